@@ -1,0 +1,36 @@
+"""Published model families, one file each, named as `model_type` in a Hugging Face config.
+
+A family file says how a config becomes a spec and where each parameter lies in a file:
+
+    def spec(config: Config) -> ModelSpec
+    def sources(spec: ModelSpec) -> dict[str, Source]       # parameter name -> tensor of the file
+    PREFIX: str                                             # what a bare backbone leaves off its names
+    IGNORED: tuple[str, ...]                                # patterns of tensors that are no parameters
+    GGUF_KEYS: dict[str, str]                               # optional: llama.cpp's key -> the config's key
+    def from_gguf(name, tensor, spec) -> Tensor             # with it: undo what llama.cpp does to a tensor
+
+There is no list to add it to: the folder is the list.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+
+from ..errors import FamilyError, nearest
+
+
+def supported() -> list[str]:
+    """The model types that can be loaded."""
+    return sorted(module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+
+
+def family(model_type: object) -> ModuleType:
+    """The family of a config's `model_type`; FamilyError lists what is supported."""
+    if model_type not in supported():
+        raise FamilyError(
+            f"the family {model_type!r} is not supported; {nearest(str(model_type), supported(), n=5)} "
+            "(a family is one file in workbench/families)"
+        )
+    return import_module(f"{__name__}.{model_type}")

@@ -1,0 +1,117 @@
+"""Reading a published config so that nothing which could change the mathematics is overlooked.
+
+Every key that a family reads is ticked off. What is left at the end must be known to be about something else
+(training, files, generation); anything else is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import FamilyError, nearest
+
+_REQUIRED = object()
+
+# Keys that do not touch a forward pass in evaluation mode.
+_ABOUT_SOMETHING_ELSE = frozenset(
+    """
+    _attn_implementation _attn_implementation_autoset _name_or_path architectures attention_dropout attn_pdrop
+    auto_map bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout
+    decoder_start_token_id diversity_penalty do_sample dtype early_stopping embd_pdrop
+    encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
+    forced_eos_token_id gradient_checkpointing hidden_dropout id2label initializer_range is_decoder
+    is_encoder_decoder keys_to_ignore_at_inference label2id length_penalty max_length min_length model_type
+    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_attentions output_hidden_states
+    output_scores pad_token_id prefix pretraining_tp problem_type remove_invalid_values reorder_and_upcast_attn
+    repetition_penalty resid_pdrop return_dict return_dict_in_generate sep_token_id summary_activation
+    summary_first_dropout summary_proj_to_labels summary_type summary_use_proj suppress_tokens
+    task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torch_dtype
+    torchscript transformers.js_config transformers_version typical_p unk_token_id use_bfloat16 use_cache
+    """.split()
+)
+
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
+
+
+class Config:
+    """A published config, each key read at most knowingly.
+
+    where: what to call it in an error, e.g. the path of a config.json.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str):
+        self._values, self.where = dict(values), where
+        self._read: set[str] = set()
+
+    def take(self, key: str, default: Any = _REQUIRED) -> Any:
+        """A value; the default also where the file says null."""
+        self._read.add(key)
+        value = self._values.get(key)
+        if value is None and default is _REQUIRED:
+            raise FamilyError(f"{self.where} lacks {key!r}, which this family needs")
+        return default if value is None else value
+
+    def integer(self, key: str, default: Any = _REQUIRED) -> int:
+        value = self.take(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
+            raise FamilyError(f"{self.where} says {key} = {value!r}; a positive whole number is wanted")
+        return value
+
+    def number(self, key: str, default: Any = _REQUIRED) -> float:
+        value = self.take(key, default)
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise FamilyError(f"{self.where} says {key} = {value!r}; a number is wanted")
+        return float(value)
+
+    def flag(self, key: str, default: Any = _REQUIRED) -> bool:
+        value = self.take(key, default)
+        if not isinstance(value, bool):
+            raise FamilyError(f"{self.where} says {key} = {value!r}; true or false is wanted")
+        return value
+
+    def activation(self, key: str, default: Any = _REQUIRED) -> str:
+        """The workbench's name of an activation function."""
+        value = self.take(key, default)
+        if value not in _ACTIVATIONS:
+            raise FamilyError(f"{self.where} says {key} = {value!r}; {nearest(str(value), _ACTIVATIONS)}")
+        return _ACTIVATIONS[value]
+
+    def only(self, key: str, *allowed: Any) -> None:
+        """A key that must have one of these values, or be absent: the rest is mathematics that is not built."""
+        value = self.take(key, allowed[0])
+        if value not in allowed:
+            raise FamilyError(
+                f"{self.where} says {key} = {value!r}, which changes the result and is not accounted for; "
+                f"only {' or '.join(map(repr, allowed))} is"
+            )
+
+    def rope_base(self, default: float) -> float:
+        """The rotary base, where files keep it: `rope_theta`, or inside `rope_parameters` since transformers 5.
+        A scaling of the rotation is refused."""
+        written = self.take("rope_parameters", {})
+        scaling = self.take("rope_scaling", {})
+        for key, entry in (("rope_parameters", written), ("rope_scaling", scaling)):
+            unknown = sorted(entry.keys() - {"rope_theta", "rope_type", "type"})
+            if entry.get("rope_type", entry.get("type", "default")) != "default" or unknown:
+                raise FamilyError(f"{self.where} says {key} = {entry}, a rotary scaling that is not accounted for")
+        inside = Config({"rope_theta": written.get("rope_theta")}, self.where)
+        return self.number("rope_theta", inside.number("rope_theta", default))
+
+    def finish(self) -> None:
+        """Refuse what nobody read and nobody knows to be harmless. Call it last."""
+        left = sorted(self._values.keys() - self._read - _ABOUT_SOMETHING_ELSE)
+        left = [key for key in left if self._values[key] not in (None, False, {}, [])]
+        if left:
+            raise FamilyError(
+                f"{self.where} says {left[0]} = {self._values[left[0]]!r}, a key that is not accounted for and "
+                "could change the result"
+            )

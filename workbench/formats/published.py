@@ -1,0 +1,133 @@
+"""From a published model to parameters of ours: the part that all file formats share.
+
+A format offers its tensors by the names that the family's Hugging Face files use. Everything is checked on shapes
+alone before any tensor is read: nothing missing, nothing left over, every part of the right shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import LoadError, TooLargeError, nearest, size_text
+from ..families import family
+from ..families._config import Config
+from ..families._sources import Source
+from ..model.init import meta_transformer
+from ..recorder import free_memory
+from ..spec import ModelSpec
+from ..tokenizer import Tokenizer
+
+
+@dataclass
+class Loaded:
+    """What every format gives: a model yet to be put together."""
+
+    spec: ModelSpec
+    tensors: dict[str, Tensor]
+    tokenizer: Tokenizer | None
+
+
+class TensorSource(Protocol):
+    """Tensors by name, with shapes that are known without reading them."""
+
+    where: str
+
+    def names(self) -> Iterable[str]: ...
+
+    def shape(self, name: str) -> tuple[int, ...]: ...
+
+    def dtype(self, name: str) -> torch.dtype: ...
+
+    def tensor(self, name: str) -> Tensor: ...
+
+
+def read_published(
+    config: Mapping[str, Any], source: TensorSource, dtype: torch.dtype | None, device: torch.device
+) -> tuple[ModelSpec, dict[str, Tensor]]:
+    """Spec and parameters of a model that a family describes. dtype None keeps the file's own."""
+    model_family = family(config.get("model_type"))
+    reader = Config(config, source.where)
+    spec = model_family.spec(reader)
+    reader.finish()
+    located = locate(model_family, spec, source)
+    refuse_too_large(located, source, dtype, device)
+    read: dict[str, Tensor] = {}  # one tensor of the file may hold several parameters
+
+    def parameter(part: Source) -> Tensor:
+        if part.name not in read:
+            read[part.name] = source.tensor(part.name)
+        return part.view(read[part.name]).to(device=device, dtype=dtype)
+
+    return spec, {name: parameter(part) for name, part in located.items()}
+
+
+def locate(model_family: ModuleType, spec: ModelSpec, source: TensorSource) -> dict[str, Source]:
+    """Parameter name -> where it lies; LoadError names the tensor that is missing, left over or misshapen."""
+    existing = set(source.names())
+    parts = {name: _in_file(part, model_family.PREFIX, existing) for name, part in model_family.sources(spec).items()}
+    located: dict[str, Source] = {}
+    for name, parameter in meta_transformer(spec).named_parameters():
+        part = located[name] = parts[name]
+        if part.name not in existing:
+            raise LoadError(f"{source.where} lacks the tensor {part.name!r}; {nearest(part.name, existing)}")
+        _check_shape(part, tuple(parameter.shape), source)
+    left = existing - {part.name for part in located.values()}
+    ignored = re.compile(f"({re.escape(model_family.PREFIX)})?({'|'.join(model_family.IGNORED)})")
+    left = {name for name in left if not ignored.fullmatch(name)}
+    _allow_tied_copy(left, parts, located, source)
+    if left:
+        raise LoadError(f"{source.where} has {len(left)} tensors that this model has no use for, first {min(left)!r}")
+    return located
+
+
+def _in_file(part: Source, prefix: str, existing: set[str]) -> Source:
+    """A part under the name that this file uses: a model with a head prefixes its backbone, a bare one does not."""
+    bare = part.name not in existing and prefix + part.name in existing
+    named = prefix + part.name if bare else part.name
+    return replace(part, name=named)
+
+
+def _check_shape(part: Source, wanted: tuple[int, ...], source: TensorSource) -> None:
+    shape = source.shape(part.name)
+    try:
+        came = tuple(part.view(torch.empty(shape, device="meta")).shape)
+    except (RuntimeError, IndexError):
+        came = ()
+    if came != wanted or part.split_unevenly(shape):
+        raise LoadError(
+            f"{source.where} has {part.name!r} of shape {list(shape)}; the config makes its part {list(wanted)}"
+        )
+
+
+def _allow_tied_copy(left: set[str], parts: dict[str, Source], located: dict[str, Source], source: TensorSource):
+    """A tied model's file may hold the embedding a second time, and then it must be the same."""
+    copy = parts["unembedding.weight"].name
+    if copy in left and "unembedding.weight" not in located:
+        if not torch.equal(source.tensor(copy), source.tensor(located["embedding.weight"].name)):
+            raise LoadError(
+                f"{source.where} has {copy!r} different from its embedding, while the config says that they are tied"
+            )
+        left.discard(copy)
+
+
+def refuse_too_large(
+    located: Mapping[str, Source], source: TensorSource, dtype: torch.dtype | None, device: torch.device
+) -> None:
+    """TooLargeError before anything is read. What stays memory-mapped in the file's own dtype takes nothing."""
+    size = 0
+    for part in {part.name: part for part in located.values()}.values():
+        kept = source.dtype(part.name)
+        if device.type != "cpu" or (dtype is not None and dtype != kept):
+            size += torch.Size(source.shape(part.name)).numel() * (dtype or kept).itemsize
+    if size > (free := free_memory(device)):
+        raise TooLargeError(
+            f"{source.where} takes {size_text(size)} on {device} and {size_text(free)} are free; "
+            "a smaller dtype, or the dtype of the file, takes less"
+        )

@@ -1,0 +1,269 @@
+"""HookedTransformer: the model with the public methods, a line each, and `load`, which finds the right reader."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from . import run
+from .cache import ActivationCache
+from .errors import FetchError, InputError, KindError, LoadError, MissingError, TooLargeError, nearest, size_text
+from .formats.checkpoint import is_checkpoint, read_checkpoint, save_checkpoint
+from .formats.gguf_model import read_gguf
+from .formats.huggingface import read_folder, read_memory
+from .formats.published import Loaded
+from .hooks import BoundHooks, HookLike, bind, merge
+from .inputs import Text, TextLike, read_stream, read_text
+from .model.init import initial_tensors, place_tensors
+from .model.transformer import Transformer
+from .pretrained import fetch, pretrained
+from .recorder import PosSlice, free_memory
+from .spec import ModelSpec
+from .tokenizer import Tokenizer
+
+
+class HookedTransformer(Transformer):
+    """A transformer whose every read and write of the stream can be watched or changed.
+
+    Built from a spec it has random weights that train. Loaded (`wb.load`) it has published ones, which are frozen:
+    a run then keeps no graph; `requires_grad_(True)` makes them train.
+
+    tokens, wherever asked for: a text, a list of texts (padded left), or an int tensor [pos] or [batch, pos].
+    hooks: a sequence of (site, function) pairs or interventions; see `workbench.sites` and `workbench.hooks`.
+    """
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        seed: int = 0,
+        *,
+        tokenizer: Tokenizer | None = None,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+        tensors: Mapping[str, Tensor] | None = None,
+    ):
+        """tensors: parameters by name, taken as they lie and frozen, in place of random ones."""
+        if not isinstance(spec, ModelSpec):
+            raise KindError(f"a ModelSpec is wanted, not {type(spec).__name__}; wb.load(...) takes names and paths")
+        with torch.device("meta"):
+            super().__init__(spec)
+        if tensors is None:
+            size = spec.n_params * dtype.itemsize
+            if size > (free := free_memory(torch.device(device))):
+                raise TooLargeError(f"this model takes {size_text(size)} and {size_text(free)} are free")
+        frozen = tensors is not None
+        placed = tensors if tensors is not None else initial_tensors(self, seed, dtype, torch.device(device))
+        place_tensors(self, placed, trainable=not frozen)
+        self.tokenizer = tokenizer
+        self._view_hooks: BoundHooks = {}
+        self.train(not frozen)
+
+    @property
+    def device(self) -> torch.device:
+        return self.embedding.weight.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.embedding.weight.dtype
+
+    # Runs
+
+    def forward(
+        self,
+        tokens: TextLike,
+        hooks: Iterable[HookLike] = (),
+        attention_mask: Tensor | None = None,
+        prepend_bos: bool | None = None,
+    ) -> tuple[Float[Tensor, "batch pos vocab"], run.AttentionWeights]:
+        """Logits, and the attention of every layer: attention[l] is [batch, head, query, key]."""
+        text = self._read(tokens, attention_mask, prepend_bos)
+        return run.forward(self, text, merge(self._view_hooks, bind(hooks, self.sites)))
+
+    def run_with_hooks(
+        self,
+        tokens: TextLike,
+        fwd_hooks: Iterable[HookLike] = (),
+        attention_mask: Tensor | None = None,
+        prepend_bos: bool | None = None,
+    ) -> Float[Tensor, "batch pos vocab"]:
+        """Logits of a run with hooks."""
+        return self(tokens, fwd_hooks, attention_mask, prepend_bos)[0]
+
+    def run_with_cache(
+        self,
+        tokens: TextLike,
+        names_filter: run.NamesFilter = None,
+        hooks: Iterable[HookLike] = (),
+        stop_at_layer: int | None = None,
+        pos_slice: PosSlice = None,
+        device: torch.device | str | None = None,
+        grad: bool = False,
+        attention_mask: Tensor | None = None,
+        prepend_bos: bool | None = None,
+    ) -> tuple[Tensor, ActivationCache]:
+        """Logits, and the values at every site or at those that `names_filter` names, after hooks.
+
+        names_filter:  None, a name, a short form, a glob, a callable over names, or a list of which each must match.
+        stop_at_layer: return the stream entering this layer in place of logits; later blocks do not run.
+        pos_slice:     an int, slice or list of positions to keep (of queries, for scores and pattern).
+        device:        where to keep the values.
+        grad:          make the embedding a leaf and keep the graph, for `torch.autograd.grad(metric, cache[name])`.
+                       Scores and patterns that are recorded are then really computed on the way.
+
+        A cache that would not fit into free memory is a TooLargeError before anything runs.
+        """
+        text = self._read(tokens, attention_mask, prepend_bos)
+        return run.run_with_cache(
+            self, text, self._view_hooks, hooks, names_filter, stop_at_layer, pos_slice, device, grad
+        )
+
+    def resume(
+        self,
+        resid: Float[Tensor, "batch pos d_model"],
+        start_at_layer: int,
+        hooks: Iterable[HookLike] = (),
+        attention_mask: Tensor | None = None,
+    ) -> tuple[Float[Tensor, "batch pos vocab"], run.AttentionWeights]:
+        """Logits and attention from the stream that enters a layer; earlier blocks do not run, and asking for their
+        attention raises. start_at_layer = n_layers is the last stream: only the final norm and unembedding run."""
+        start = run.checked_layer(self, start_at_layer, "start_at_layer")
+        places = read_stream(resid, self.spec, attention_mask)
+        fires = run.firing(self, start=start, resumed=True)
+        bound = run.bind_firing(hooks, self.sites, fires)
+        return run.resume(self, resid, start, merge(self._view_hooks, bound), places)
+
+    def with_hooks(self, hooks: Iterable[HookLike]) -> HookedTransformer:
+        """A view of this model in which these hooks are always there, before those of a run. It shares the weights
+        and is accepted wherever a model is; this model stays as it was."""
+        view = copy.copy(self)
+        view._view_hooks = merge(self._view_hooks, bind(hooks, self.sites))
+        return view
+
+    def _read(self, tokens: TextLike, attention_mask: Tensor | None, prepend_bos: bool | None) -> Text:
+        return read_text(tokens, self.spec, self.tokenizer, self.device, attention_mask, prepend_bos)
+
+    # Text
+
+    def to_tokens(self, text: TextLike, prepend_bos: bool | None = None) -> Int[Tensor, "batch pos"]:
+        """Token ids [batch, pos] of a text or a list of texts (padded left); None follows the tokenizer's BOS rule."""
+        return self._read(text, None, prepend_bos).tokens
+
+    def to_str_tokens(self, tokens: TextLike, prepend_bos: bool | None = None) -> list[str]:
+        """Each token of one text as its own text."""
+        ids = self.to_tokens(tokens, prepend_bos)
+        if len(ids) != 1:
+            raise InputError(f"to_str_tokens takes one text; {len(ids)} came")
+        return [self._tokenizer.piece(token) for token in ids[0].tolist()]
+
+    def to_string(self, tokens: Int[Tensor, "*batch pos"] | Sequence[int]) -> str | list[str]:
+        """The text of ids [pos]; a list of texts for [batch, pos]."""
+        ids = torch.as_tensor(tokens)
+        if ids.ndim > 1:
+            return [self._tokenizer.decode(row.tolist()) for row in ids]
+        return self._tokenizer.decode(ids.reshape(-1).tolist())
+
+    def to_single_token(self, text: str) -> int:
+        """The id of a text that is one token; MetricError names the pieces when it is not."""
+        return self._tokenizer.single(text)
+
+    @property
+    def _tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise InputError("this model has no tokenizer; it works with token ids")
+        return self.tokenizer
+
+    # Weights, in the field's layout. Per layer they are views: model.blocks[3].attn.W_Q
+
+    def _stack(self, component: str, name: str) -> Tensor:
+        return torch.stack([getattr(getattr(block, component), name) for block in self.blocks])
+
+    W_Q = property(lambda self: self._stack("attn", "W_Q"), doc="[layer head d_model d_head]")
+    W_K = property(lambda self: self._stack("attn", "W_K"), doc="[layer kv_head d_model d_head]")
+    W_V = property(lambda self: self._stack("attn", "W_V"), doc="[layer kv_head d_model d_head]")
+    W_O = property(lambda self: self._stack("attn", "W_O"), doc="[layer head d_head d_model]")
+    b_Q = property(lambda self: self._stack("attn", "b_Q"), doc="[layer head d_head]; 0 where there is none")
+    b_K = property(lambda self: self._stack("attn", "b_K"), doc="[layer kv_head d_head]; 0 where there is none")
+    b_V = property(lambda self: self._stack("attn", "b_V"), doc="[layer kv_head d_head]; 0 where there is none")
+    b_O = property(lambda self: self._stack("attn", "b_O"), doc="[layer d_model]; 0 where there is none")
+    W_in = property(lambda self: self._stack("mlp", "W_in"), doc="[layer d_model d_mlp]")
+    W_gate = property(lambda self: self._stack("mlp", "W_gate"), doc="[layer d_model d_mlp]")
+    W_out = property(lambda self: self._stack("mlp", "W_out"), doc="[layer d_mlp d_model]")
+    b_in = property(lambda self: self._stack("mlp", "b_in"), doc="[layer d_mlp]; 0 where there is none")
+    b_out = property(lambda self: self._stack("mlp", "b_out"), doc="[layer d_model]; 0 where there is none")
+    W_E = property(lambda self: self.embedding.weight, doc="[vocab d_model]")
+    W_pos = property(lambda self: self.pos_embedding.weight, doc="[n_ctx d_model], of learned positions")
+    W_U = property(lambda self: self.unembedding.weight.T, doc="[d_model vocab]")
+    b_U = property(lambda self: self.unembedding.b_U, doc="[vocab]; 0 where there is none")
+
+    # Files
+
+    def save(self, folder: str | Path) -> None:
+        """Spec, weights and tokenizer into a folder that `wb.load` takes; whole or not at all."""
+        save_checkpoint(self, self.tokenizer, Path(folder))
+
+
+def load(
+    source: str | Path, dtype: torch.dtype | None = torch.float32, device: torch.device | str = "cpu"
+) -> HookedTransformer:
+    """A model in evaluation mode, its weights frozen.
+
+    source: a checkpoint folder of ours, a Hugging Face folder, a .gguf file, a name in `wb.pretrained()`, or a
+            hub id such as "openai-community/gpt2" where the hub can be reached.
+    dtype:  None keeps the file's own, which stays memory-mapped.
+    """
+    if not isinstance(source, (str, Path)):
+        raise KindError(
+            f"wb.load takes a path or a name, not {type(source).__name__}; "
+            "for a transformers model in memory there is wb.from_huggingface"
+        )
+    path = Path(source)
+    if not path.exists():
+        path = _obtained(str(source))
+    return _assembled(_read_path(path, dtype, torch.device(device)))
+
+
+def _read_path(path: Path, dtype: torch.dtype | None, device: torch.device) -> Loaded:
+    if path.is_file():
+        if path.suffix != ".gguf":
+            raise LoadError(f"{str(path)!r} is a file of unknown kind; a .gguf file or a model folder is wanted")
+        return read_gguf(path, dtype, device)
+    if is_checkpoint(path):
+        return read_checkpoint(path, dtype, device)
+    return read_folder(path, dtype, device)
+
+
+def _obtained(name: str) -> Path:
+    """The local path of a model that must be fetched first."""
+    if name in pretrained():
+        return fetch(name)
+    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and not name.endswith((".gguf", ".safetensors")):
+        return _from_hub(name)
+    raise MissingError(f"there is no file, folder or model {name!r}; {nearest(name, pretrained())}")
+
+
+def _from_hub(hub_id: str) -> Path:
+    from huggingface_hub import snapshot_download  # slow to import, and few loads come from the hub
+
+    try:
+        return Path(snapshot_download(hub_id, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))
+    except Exception as error:  # the hub's client raises types of many libraries
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise FetchError(
+            f"{hub_id!r} is no folder here and could not be had from the hub ({type(error).__name__}: {reason[0]})"
+        ) from error
+
+
+def from_huggingface(hf_model: Any, tokenizer: Any = None) -> HookedTransformer:
+    """A transformers model in memory, in its own dtype and on its own device. Its weights are copied."""
+    return _assembled(read_memory(hf_model, tokenizer))
+
+
+def _assembled(loaded: Loaded) -> HookedTransformer:
+    return HookedTransformer(loaded.spec, tokenizer=loaded.tokenizer, tensors=loaded.tensors)

@@ -1,0 +1,80 @@
+"""Blocks: how components read the stream and write to it. The only file that adds to the stream after the
+embedding.
+
+    resid_pre ─┬───────────────────────────────── + ─ resid_mid ─┬────────────────────────────── + ─ resid_post
+               └ attn_in ─ ln1 ─ attn ─ attn_out ─┘              └ mlp_in ─ ln2 ─ mlp ─ mlp_out ─┘
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..sites import Place, Site
+from ..spec import ComponentSpec, LayerSpec
+from .pass_ import Pass
+
+Stream = Float[Tensor, "batch pos d_model"]
+
+
+class Block(nn.Module):
+    """A layer of the model: stream in, stream out. A subclass is a wiring."""
+
+    attn: nn.Module
+    mlp: nn.Module
+    sites: list[Site]
+
+    def forward(self, x: Stream, at: Pass) -> Stream:
+        raise TypeError(f"{type(self).__name__} is not a wiring: it lacks a forward")
+
+
+class PreNormBlock(Block):
+    """Each component reads the stream through a norm of its own and adds to it, one after the other
+    (Xiong et al. 2020): GPT-2, Llama."""
+
+    def __init__(self, spec: PreNorm, d_model: int, place: Place):
+        super().__init__()
+        self.ln1 = spec.ln1.build(d_model, place.inside("ln1"))
+        self.attn = spec.attn.build(d_model, place.inside("attn"))
+        self.ln2 = spec.ln2.build(d_model, place.inside("ln2"))
+        self.mlp = spec.mlp.build(d_model, place.inside("mlp"))
+
+        def stream(name: str) -> Site:
+            return place.site(name, "batch pos d_model", d_model=d_model)
+
+        self.hook_resid_pre = stream("hook_resid_pre")
+        self.hook_attn_in, self.hook_attn_out = stream("hook_attn_in"), stream("hook_attn_out")
+        self.hook_resid_mid = stream("hook_resid_mid")
+        self.hook_mlp_in, self.hook_mlp_out = stream("hook_mlp_in"), stream("hook_mlp_out")
+        self.hook_resid_post = stream("hook_resid_post")
+        self.sites = [
+            *(self.hook_resid_pre, self.hook_attn_in, *self.ln1.sites, *self.attn.sites, self.hook_attn_out),
+            *(self.hook_resid_mid, self.hook_mlp_in, *self.ln2.sites, *self.mlp.sites, self.hook_mlp_out),
+            self.hook_resid_post,
+        ]
+
+    def forward(self, x: Stream, at: Pass) -> Stream:
+        x = at(self.hook_resid_pre, x)
+        x = at(self.hook_resid_mid, x + self.attn_write(x, at))
+        return at(self.hook_resid_post, x + self.mlp_write(x, at))
+
+    def attn_write(self, x: Stream, at: Pass) -> Stream:
+        read = at(self.hook_attn_in, x)
+        return at(self.hook_attn_out, self.attn(self.ln1(read, at), at))
+
+    def mlp_write(self, x: Stream, at: Pass) -> Stream:
+        read = at(self.hook_mlp_in, x)
+        return at(self.hook_mlp_out, self.mlp(self.ln2(read, at), at))
+
+
+@dataclass(frozen=True)
+class PreNorm(LayerSpec):
+    attn: ComponentSpec
+    mlp: ComponentSpec
+    ln1: ComponentSpec
+    ln2: ComponentSpec
+
+    def build(self, d_model: int, place: Place) -> PreNormBlock:
+        return PreNormBlock(self, d_model, place)

@@ -1,0 +1,124 @@
+"""Feed-forward layers: the plain one of GPT-2 and the gated one of Llama.
+
+    plain   W_out f(W_in x + b_in) + b_out                       hook_pre, hook_post
+    gated   W_out (f(W_gate x) * (W_in x))                       hook_pre, hook_pre_linear, hook_post
+
+hook_pre is what goes into the nonlinearity (the gate branch, or the only one).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..errors import nearest
+from ..sites import Place, Site
+from ..spec import ComponentSpec
+from .linear import Linear, WriteLinear
+from .pass_ import Pass
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """What plain and gated feed-forward share: their weights in the field's layout, as views."""
+
+    in_: Linear
+    out: WriteLinear
+
+    @property
+    def W_in(self) -> Float[Tensor, "d_model d_mlp"]:
+        return self.in_.weight.T
+
+    @property
+    def W_out(self) -> Float[Tensor, "d_mlp d_model"]:
+        return self.out.weight.T
+
+    @property
+    def b_in(self) -> Float[Tensor, d_mlp]:
+        return self.in_.bias_or_zeros()
+
+    @property
+    def b_out(self) -> Float[Tensor, d_model]:
+        return self.out.bias_or_zeros()
+
+
+class MLP(FeedForward):
+    """W_out f(W_in x + b_in) + b_out."""
+
+    def __init__(self, spec: MLPSpec, d_model: int, place: Place):
+        super().__init__()
+        self.activation = ACTIVATIONS[spec.activation]
+        self.in_ = Linear(d_model, spec.d_mlp, bias=spec.bias)
+        self.out = WriteLinear(spec.d_mlp, d_model, bias=spec.bias)
+        self.hook_pre = place.site("hook_pre", "batch pos d_mlp", d_mlp=spec.d_mlp)
+        self.hook_post = place.site("hook_post", "batch pos d_mlp", d_mlp=spec.d_mlp)
+        self.sites: list[Site] = [self.hook_pre, self.hook_post]
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
+        pre = at(self.hook_pre, self.in_(x))
+        post = at(self.hook_post, self.activation(pre))
+        return self.out(post)
+
+
+class GatedMLP(FeedForward):
+    """W_out (f(W_gate x) * (W_in x)) (Shazeer 2020, equation 6)."""
+
+    def __init__(self, spec: GatedMLPSpec, d_model: int, place: Place):
+        super().__init__()
+        self.activation = ACTIVATIONS[spec.activation]
+        self.gate = Linear(d_model, spec.d_mlp, bias=spec.bias)
+        self.in_ = Linear(d_model, spec.d_mlp, bias=spec.bias)
+        self.out = WriteLinear(spec.d_mlp, d_model, bias=spec.bias)
+        self.hook_pre = place.site("hook_pre", "batch pos d_mlp", d_mlp=spec.d_mlp)
+        self.hook_pre_linear = place.site("hook_pre_linear", "batch pos d_mlp", d_mlp=spec.d_mlp)
+        self.hook_post = place.site("hook_post", "batch pos d_mlp", d_mlp=spec.d_mlp)
+        self.sites: list[Site] = [self.hook_pre, self.hook_pre_linear, self.hook_post]
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
+        pre = at(self.hook_pre, self.gate(x))
+        linear = at(self.hook_pre_linear, self.in_(x))
+        post = at(self.hook_post, self.activation(pre) * linear)
+        return self.out(post)
+
+    @property
+    def W_gate(self) -> Float[Tensor, "d_model d_mlp"]:
+        return self.gate.weight.T
+
+
+@dataclass(frozen=True)
+class MLPSpec(ComponentSpec):
+    d_mlp: int
+    activation: str = "gelu_tanh"
+    bias: bool = True
+
+    def check(self) -> None:
+        self.require(self.d_mlp > 0, "d_mlp", "it must be positive")
+        self.require(self.activation in ACTIVATIONS, "activation", nearest(self.activation, ACTIVATIONS))
+
+    def build(self, d_model: int, place: Place) -> MLP:
+        return MLP(self, d_model, place)
+
+
+@dataclass(frozen=True)
+class GatedMLPSpec(ComponentSpec):
+    d_mlp: int
+    activation: str = "silu"
+    bias: bool = False
+
+    def check(self) -> None:
+        self.require(self.d_mlp > 0, "d_mlp", "it must be positive")
+        self.require(self.activation in ACTIVATIONS, "activation", nearest(self.activation, ACTIVATIONS))
+
+    def build(self, d_model: int, place: Place) -> GatedMLP:
+        return GatedMLP(self, d_model, place)

@@ -1,0 +1,97 @@
+"""Norms. Statistics, division and gain are computed in float32 whatever the model's dtype, and rounded once.
+
+scale       the divisor                        hook_scale       [batch pos 1], float32
+normalized  the (centred) input over scale     hook_normalized  [batch pos d_model], float32
+out         after gain and bias                hook_out         [batch pos d_model], the model's dtype
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ..sites import Place, Site
+from ..spec import ComponentSpec
+from .pass_ import Pass
+from .precision import at_least_float32
+
+
+class Norm(nn.Module):
+    """What every norm does; a subclass says how to centre and what to divide by."""
+
+    def __init__(self, d_model: int, eps: float, place: Place):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.empty(d_model))
+        self.hook_scale = place.site("hook_scale", "batch pos 1", width=1)
+        self.hook_normalized = place.site("hook_normalized", "batch pos d_model", d_model=d_model)
+        self.hook_out = place.site("hook_out", "batch pos d_model", d_model=d_model)
+
+    @property
+    def sites(self) -> list[Site]:
+        return [self.hook_scale, self.hook_normalized, self.hook_out]
+
+    @abstractmethod
+    def center(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        """What the norm subtracts the mean of, if it does."""
+
+    def scale(self, centered: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows 1"]:
+        return (centered.square().mean(-1, keepdim=True) + self.eps).sqrt()
+
+    def gain(self, normalized: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        """The linear part of what follows the division; a bias is not part of it."""
+        return normalized * self.weight
+
+    def shift(self, gained: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        return gained
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
+        centered = self.center(x.to(at_least_float32(x)))
+        scale = at(self.hook_scale, self.scale(centered))
+        normalized = at(self.hook_normalized, centered / scale)
+        return at(self.hook_out, self.shift(self.gain(normalized)).to(x.dtype))
+
+
+class LayerNorm(Norm):
+    """(x - mean) / sqrt(variance + eps) * weight + bias (Ba et al. 2016, equation 4)."""
+
+    def __init__(self, d_model: int, eps: float, place: Place):
+        super().__init__(d_model, eps, place)
+        self.bias = nn.Parameter(torch.empty(d_model))
+
+    def center(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        return x - x.mean(-1, keepdim=True)
+
+    def shift(self, gained: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        return gained + self.bias
+
+
+class RMSNorm(Norm):
+    """x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019, equation 4)."""
+
+    def center(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        return x
+
+
+@dataclass(frozen=True)
+class NormSpec(ComponentSpec):
+    eps: float = 1e-5
+
+    def check(self) -> None:
+        self.require(self.eps >= 0, "eps", "it must not be negative")
+
+
+@dataclass(frozen=True)
+class LayerNormSpec(NormSpec):
+    def build(self, d_model: int, place: Place) -> LayerNorm:
+        return LayerNorm(d_model, self.eps, place)
+
+
+@dataclass(frozen=True)
+class RMSNormSpec(NormSpec):
+    def build(self, d_model: int, place: Place) -> RMSNorm:
+        return RMSNorm(d_model, self.eps, place)

@@ -1,0 +1,118 @@
+"""Keeping values during a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import psutil
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from .cache import ActivationCache
+from .errors import InputError, KindError, TooLargeError, size_text
+from .inputs import Text
+from .model.pass_ import Attended
+from .model.transformer import Transformer
+from .sites import Site
+
+PosSlice: TypeAlias = "int | slice | Sequence[int] | Tensor | None"
+_LOOKED_AT = ("hook_attn_scores", "hook_pattern")
+
+
+class CacheRecorder:
+    """Keeps a copy of the value at each wanted site.
+
+    Where gradients are wanted the run goes on with the kept tensor itself, so that it lies on the path from the
+    embedding to the logits and `torch.autograd.grad(metric, cache[name])` is the run's own gradient.
+
+    rows: the positions to keep, as indices along pos (or query); None for all.
+    """
+
+    def __init__(
+        self, wanted: Sequence[Site], text: Text, pos_slice: PosSlice, device: torch.device | str | None, grad: bool
+    ):
+        self.wanted = {site.name: site for site in wanted}
+        self.text = text
+        self.rows = position_index(pos_slice, text.tokens.shape[1])
+        if self.rows is not None:
+            self.rows = self.rows.to(text.tokens.device)
+        self.device = text.tokens.device if device is None else torch.device(device)
+        self.grad = grad
+        self._values: dict[str, Tensor] = {}
+        if grad and self.device != text.tokens.device:
+            raise InputError("grad=True keeps the run's own tensors, which cannot be moved; leave device out")
+
+    def keep(self, site: Site, value: Tensor) -> Tensor:
+        if site.name not in self.wanted:
+            return value
+        kept = self._values[site.name] = self._copy(site, value)
+        if not self.grad:
+            return value
+        return kept if self.rows is None else value.index_copy(_position_axis(site), self.rows, kept)
+
+    def needs(self, site: Site) -> bool:
+        return self.grad and site.name in self.wanted
+
+    def _copy(self, site: Site, value: Tensor) -> Tensor:
+        if self.rows is not None:
+            return value.index_select(_position_axis(site), self.rows).to(self.device)
+        return value.to(self.device, copy=True, memory_format=torch.contiguous_format)
+
+    def cache(self, model: Transformer, attended: Mapping[int, Attended]) -> ActivationCache:
+        """What was kept, once the run is over."""
+        looked = {
+            site.name: attended[site.layer].to(self.device)
+            for site in self.wanted.values()
+            if site.name not in self._values and site.layer is not None and site.name.endswith(_LOOKED_AT)
+        }
+        positions = self.text.positions if self.rows is None else self.text.positions[:, self.rows]
+        return ActivationCache(
+            self._values, list(self.wanted.values()), positions.to(self.device), model, looked, self.rows
+        )
+
+    def refuse_too_large(self, dtype: torch.dtype) -> None:
+        """TooLargeError, before anything runs, for a cache that would not fit into free memory."""
+        size = cache_bytes(list(self.wanted.values()), self.text.tokens.shape[0], self._n_pos, dtype.itemsize)
+        free = free_memory(self.device)
+        if size > free:
+            raise TooLargeError(
+                f"a cache of {len(self.wanted)} sites for {self.text.tokens.shape[0]} x {self._n_pos} tokens takes "
+                f"{size_text(size)} and {size_text(free)} are free; ask for fewer sites with names_filter= "
+                f"(say 'resid_pre'), fewer positions with pos_slice=, or another device="
+            )
+
+    @property
+    def _n_pos(self) -> int:
+        return self.text.tokens.shape[1] if self.rows is None else len(self.rows)
+
+
+def cache_bytes(sites: Sequence[Site], batch: int, pos: int, itemsize: int) -> int:
+    """What a cache of these sites takes. Scores and pattern of a layer share the queries and keys they are kept as."""
+    widths = {(site.layer, "scores") if site.name.endswith(_LOOKED_AT) else site.name: site.width for site in sites}
+    return batch * pos * sum(widths.values()) * itemsize
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that can be allocated on a device."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return psutil.virtual_memory().available
+
+
+def position_index(pos_slice: PosSlice, n_pos: int) -> Int[Tensor, kept] | None:
+    """The positions that a `pos_slice` keeps; None for all. An int keeps one, and the axis stays."""
+    if pos_slice is None:
+        return None
+    whole = torch.arange(n_pos)
+    index = whole[pos_slice] if isinstance(pos_slice, slice) else torch.as_tensor(pos_slice).reshape(-1)
+    if index.dtype not in (torch.int64, torch.int32):
+        raise KindError(f"pos_slice is {pos_slice!r}; an int, a slice or a list of positions is wanted")
+    if index.numel() == 0 or int(index.min()) < -n_pos or int(index.max()) >= n_pos:
+        raise InputError(f"pos_slice {pos_slice!r} keeps no position or one outside the text, which has {n_pos}")
+    return index.long() % n_pos
+
+
+def _position_axis(site: Site) -> int:
+    return next(axis for axis, word in enumerate(site.axes) if word in ("pos", "query"))

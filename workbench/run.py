@@ -1,0 +1,157 @@
+"""Runs: a forward pass with hooks, with a recorder, from a recorded stream, up to a layer.
+
+Hooks come as arguments, live in the run's `Pass` and are gone with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .cache import ActivationCache
+from .errors import InputError, KindError, SiteError
+from .hooks import At, BoundHooks, HookLike, as_sequence, bind, merge
+from .inputs import Places, Text
+from .model.pass_ import Attended, Pass
+from .model.transformer import Transformer
+from .recorder import CacheRecorder, PosSlice
+from .sites import Selector, Site, Sites
+
+NamesFilter: TypeAlias = "Selector | list[Selector] | None"
+
+
+class AttentionWeights(Sequence[Tensor]):
+    """The attention of a run: item l is [batch, head, query, key], the pattern that layer l used, hooks included.
+
+    Each look computes the weights anew from the run's queries and keys, so that no tensor of size query x key is
+    held. Looking is differentiable when the run was.
+    """
+
+    def __init__(self, attended: dict[int, Attended], n_layers: int, start: int = 0):
+        self._attended, self._n_layers, self._start = attended, n_layers, start
+
+    def __len__(self) -> int:
+        return self._n_layers
+
+    def __getitem__(self, index):
+        if isinstance(index, slice):
+            return tuple(self[layer] for layer in range(*index.indices(len(self))))
+        layer = index + len(self) if index < 0 else index
+        if not 0 <= layer < len(self):  # IndexError is what ends an iteration
+            raise IndexError(f"layer {index} was asked for; there is attention of layers 0 to {len(self) - 1}")
+        if layer < self._start:
+            raise SiteError(f"layer {layer} did not run: this run started at layer {self._start}")
+        return self._attended[layer].weights()
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[layer] for layer in range(len(self)))
+
+    def __repr__(self) -> str:
+        return (
+            f"AttentionWeights of layers {self._start} to {len(self) - 1}; index a layer for [batch, head, query, key]"
+        )
+
+
+def forward(
+    model: Transformer, text: Text, hooks: BoundHooks
+) -> tuple[Float[Tensor, "batch pos vocab"], AttentionWeights]:
+    """Logits and attention of one pass."""
+    at = Pass(text.positions, padded=text.padded, hooks=hooks)
+    x = model.run_blocks(model.embed(text.tokens, at), at)
+    return model.unembed(x, at), AttentionWeights(at.attended, model.spec.n_layers)
+
+
+def resume(
+    model: Transformer, resid: Tensor, start_at_layer: int, hooks: BoundHooks, places: Places
+) -> tuple[Float[Tensor, "batch pos vocab"], AttentionWeights]:
+    """Logits and attention from the stream that enters a layer; earlier blocks do not run."""
+    at = Pass(places.positions, padded=places.padded, hooks=hooks)
+    x = model.run_blocks(resid, at, start=start_at_layer)
+    return model.unembed(x, at), AttentionWeights(at.attended, model.spec.n_layers, start_at_layer)
+
+
+def run_with_cache(
+    model: Transformer,
+    text: Text,
+    view_hooks: BoundHooks,
+    hooks: Iterable[HookLike] = (),
+    names_filter: NamesFilter = None,
+    stop_at_layer: int | None = None,
+    pos_slice: PosSlice = None,
+    device: torch.device | str | None = None,
+    grad: bool = False,
+) -> tuple[Tensor, ActivationCache]:
+    """Logits, or the stream entering `stop_at_layer`, and the values at the sites asked for."""
+    stop = checked_layer(model, stop_at_layer, "stop_at_layer")
+    fires = firing(model, stop=stop_at_layer)
+    wanted = select(names_filter, model.sites, fires)
+    bound = merge(view_hooks, bind_firing(hooks, model.sites, fires))
+    recorder = CacheRecorder(wanted, text, pos_slice, device, grad)
+    recorder.refuse_too_large(model.embedding.weight.dtype)
+    if grad:
+        bound = merge({"hook_embed": (_leaf,)}, bound)
+    with torch.set_grad_enabled(grad):
+        at = Pass(text.positions, padded=text.padded, hooks=bound, recorder=recorder)
+        x = model.run_blocks(model.embed(text.tokens, at), at, stop=stop)
+        out = x if stop_at_layer is not None else model.unembed(x, at)
+    return out, recorder.cache(model, at.attended)
+
+
+def _leaf(embed: Tensor, at: At) -> Tensor:
+    """The embedding becomes the leaf of the graph, so that gradients flow although the weights are frozen."""
+    return embed.detach().requires_grad_()
+
+
+def firing(model: Transformer, start: int = 0, stop: int | None = None, resumed: bool = False) -> Sites:
+    """The sites that a run over some of the layers passes through."""
+
+    def fires(site: Site) -> bool:
+        if site.layer is not None:
+            return start <= site.layer < (model.spec.n_layers if stop is None else stop)
+        return stop is None if site.name.startswith("ln_final") else not resumed
+
+    return Sites([site for site in model.sites if fires(site)])
+
+
+def bind_firing(hooks: Iterable[HookLike], sites: Sites, fires: Sites) -> BoundHooks:
+    """Bind hooks to the sites that will fire; one that would never be called is an error."""
+    merged: BoundHooks = {}
+    for item in as_sequence(hooks):
+        bound = bind([item], sites)
+        reached = {name: given for name, given in bound.items() if name in fires}
+        if not reached:
+            raise SiteError(f"a hook at {next(iter(bound))} would never be called: this run does not reach it")
+        merged = merge(merged, reached)
+    return merged
+
+
+def select(names_filter: NamesFilter, sites: Sites, fires: Sites) -> list[Site]:
+    """The sites to record. Each entry must match something that this run passes through."""
+    if names_filter is None:
+        return list(fires)
+    entries = list(names_filter) if isinstance(names_filter, (list, set, frozenset)) else [names_filter]
+    if not entries:
+        raise SiteError("names_filter is an empty list, which records nothing; leave it out to record every site")
+    chosen: set[str] = set()
+    for entry in entries:
+        matched = [site.name for site in sites.select(entry)]
+        if not (fired := [name for name in matched if name in fires]):
+            raise SiteError(f"names_filter {entry!r} matches {matched[0]}, which this run does not reach")
+        chosen.update(fired)
+    return [site for site in fires if site.name in chosen]
+
+
+def checked_layer(model: Transformer, layer: int | None, word: str) -> int:
+    """A place between blocks: 0 before the first, n_layers (also None) after the last."""
+    n_layers = model.spec.n_layers
+    if layer is None:
+        return n_layers
+    if not isinstance(layer, int) or isinstance(layer, bool):
+        raise KindError(f"{word} is {layer!r}; a layer number is wanted")
+    if not 0 <= layer <= n_layers:
+        raise InputError(f"{word} is {layer}; this model's streams are 0 (embedding) to {n_layers} (after the last)")
+    return layer
