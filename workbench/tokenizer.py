@@ -1,0 +1,448 @@
+"""Text to token ids and back, around a backend of the `tokenizers` library.
+
+    tokenizer = Tokenizer.from_folder("my-model")
+    tokenizer.encode("Hello")                   # the tokenizer's own rule about BOS
+    tokenizer.encode("Hello", prepend_bos=True)  # exactly one BOS in front
+    tokenizer.piece(262)                        # ' the'
+    tokenizer.single(" Mary")                   # its id, or an error that shows the pieces
+
+Files of a Hugging Face folder are read here without transformers. What `tokenizer.json` says is followed to
+the letter; transformers 5 rebuilds some parts of it per model class, which shows on Llama-style vocabularies
+when a text starts with a space (there the published file, and SentencePiece, keep that space).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+import tokenizers
+import torch
+from tokenizers import AddedToken, decoders, models, pre_tokenizers, processors
+from torch import Tensor
+
+from .errors import InputError, KindError, LoadError, MetricError, MissingError
+
+T = TypeVar("T")
+
+_NAMED = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_GPT2_NAMES: dict[str, str] = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+# The special tokens that transformers' tokenizer classes assume when a folder does not name them.
+_CLASS_DEFAULTS: dict[str, dict[str, str]] = {
+    "GPT2Tokenizer": _GPT2_NAMES,
+    "GPTNeoXTokenizer": _GPT2_NAMES | {"pad_token": "<|padding|>"},
+    "LlamaTokenizer": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
+    "GemmaTokenizer": {
+        "bos_token": "<bos>",
+        "eos_token": "<eos>",
+        "unk_token": "<unk>",
+        "pad_token": "<pad>",
+        "mask_token": "<mask>",
+    },
+    "Qwen2Tokenizer": dict.fromkeys(("eos_token", "unk_token", "pad_token"), "<|endoftext|>"),
+}
+_CLASS_OF_MODEL = {
+    "gpt2": "GPT2Tokenizer",
+    "gpt_neox": "GPTNeoXTokenizer",
+    "llama": "LlamaTokenizer",
+    "gemma": "GemmaTokenizer",
+    "gemma2": "GemmaTokenizer",
+    "gemma3_text": "GemmaTokenizer",
+    "qwen2": "Qwen2Tokenizer",
+    "qwen3": "Qwen2Tokenizer",
+}
+
+
+class Tokenizer:
+    """A tokenizer and its rule about BOS. Nothing about it changes after it is made.
+
+    The backend is taken over: padding and truncation are switched off, special tokens inside a text are
+    recognised, and if its post-processor disagrees with `adds_bos` it is replaced by one that agrees.
+    """
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        bos_id: int | None,
+        eos_id: int | None,
+        pad_id: int | None = None,
+        *,
+        adds_bos: bool,
+    ):
+        if adds_bos and bos_id is None:
+            raise InputError("adds_bos=True came without a bos_id; give the id of the BOS token")
+        backend.no_padding()
+        backend.no_truncation()
+        backend.encode_special_tokens = False
+        front, back = _added_around(backend)
+        if (bos_id in front) != adds_bos:
+            set_rule(backend, bos_id if adds_bos else None, eos_id if eos_id in back else None)
+        self.backend = backend
+        self.bos_id, self.eos_id, self.pad_id = bos_id, eos_id, pad_id
+        self.adds_bos = adds_bos
+
+    @classmethod
+    def from_folder(cls, folder: str | PathLike[str]) -> Tokenizer:
+        """The tokenizer of a Hugging Face folder or of `save`. Raises MissingError, LoadError."""
+        found = read_tokenizer(folder)
+        if found is None:
+            raise MissingError(f"{folder} holds neither tokenizer.json nor vocab.json with merges.txt")
+        return found
+
+    @classmethod
+    def from_transformers(cls, tokenizer: Any) -> Tokenizer:
+        """A copy of a transformers fast tokenizer, which itself stays as it is."""
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if not isinstance(backend, tokenizers.Tokenizer):
+            raise KindError(
+                f"a {type(tokenizer).__name__} came, which has no backend of the tokenizers library; "
+                "a fast tokenizer is wanted, such as AutoTokenizer gives"
+            )
+        copy = tokenizers.Tokenizer.from_str(backend.to_str())
+        return _following_own_rule(copy, tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
+
+    def save(self, folder: str | PathLike[str]) -> None:
+        """Write tokenizer.json and a tokenizer_config.json that transformers reads as well."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        named = {"bos_token": self.bos_id, "eos_token": self.eos_id, "pad_token": self.pad_id}
+        config: dict[str, Any] = {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "add_bos_token": self.adds_bos,
+            "clean_up_tokenization_spaces": False,
+        }
+        config |= {name: self.backend.id_to_token(i) for name, i in named.items() if i is not None}
+        (folder / "tokenizer.json").write_text(self.backend.to_str(), encoding="utf-8")
+        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+    @cached_property
+    def vocab_size(self) -> int:
+        """One more than the largest id, added tokens included."""
+        return max(self.backend.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    def encode(self, text: str, prepend_bos: bool | None = None) -> list[int]:
+        """Token ids of a text; special tokens written out in it are recognised.
+
+        prepend_bos: None follows the tokenizer's own rule, True gives exactly one BOS in front whatever the
+        text starts with, False leaves out the BOS that the rule would add. Raises InputError, KindError.
+        """
+        if not isinstance(text, str):
+            raise KindError(f"text to encode came as {type(text).__name__}; a str is wanted")
+        ids = self.backend.encode(text).ids
+        if prepend_bos is None:
+            return ids
+        if self.bos_id is None:
+            if prepend_bos:
+                raise InputError("prepend_bos=True came to a tokenizer without a BOS token; use None or False")
+            return ids
+        if prepend_bos:
+            return [self.bos_id, *_without_leading(ids, self.bos_id)]
+        if self.adds_bos:
+            ids.remove(self.bos_id)  # the first one is the rule's: it stands before all of the text
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of token ids, special tokens included, spaces as they are."""
+        return self.backend.decode([self._known(i) for i in ids], skip_special_tokens=False)
+
+    def piece(self, token_id: int) -> str:
+        """One token as a person reads it: ' the', '<|endoftext|>'; bytes that are no text as '<0xE2><0x80>'."""
+        token = str(self.backend.id_to_token(self._known(token_id)))
+        return token if token_id in self._added else self._spelling(token)
+
+    def pad_left(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Rows of ids as one batch of ids and mask, both [batch, pos]: see the function `pad_left`."""
+        return pad_left(rows, self.pad_id or 0)
+
+    def single(self, text: str) -> int:
+        """The id of a text which is one token where it continues another; MetricError shows its pieces."""
+        ids = self._continuing.encode(text, add_special_tokens=False).ids
+        if len(ids) == 1:
+            return ids[0]
+        shown = ", ".join(repr(self.piece(i)) for i in ids) or "nothing"
+        spaced = self._continuing.encode(" " + text, add_special_tokens=False).ids
+        hint = f"; {' ' + text!r}, with a leading space, is one" if text and len(spaced) == 1 else ""
+        raise MetricError(f"{text!r} is not one token: it splits into {shown}{hint}")
+
+    def _known(self, token_id: int) -> int:
+        token_id = int(token_id)
+        if not 0 <= token_id < self.vocab_size or self.backend.id_to_token(token_id) is None:
+            raise InputError(f"token id {token_id} is not in this vocabulary of {self.vocab_size} tokens")
+        return token_id
+
+    @cached_property
+    def _added(self) -> frozenset[int]:
+        return frozenset(self.backend.get_added_tokens_decoder())
+
+    @cached_property
+    def _spelling(self) -> Callable[[str], str]:
+        """How this kind of vocabulary writes text."""
+        parts = _state(self.backend.decoder) + _state(self.backend.pre_tokenizer)
+        if '"ByteLevel"' in parts:
+            return _byte_level_text
+        if '"ByteFallback"' in parts or '"Metaspace"' in parts or "▁" in parts:
+            return _sentencepiece_text
+        return str
+
+    @cached_property
+    def _continuing(self) -> tokenizers.Tokenizer:
+        """The backend without the space that some vocabularies put before a text ('Mary' as '▁Mary')."""
+        normalizer, pre = _state(self.backend.normalizer), _state(self.backend.pre_tokenizer)
+        adds_space = '"Prepend"' in normalizer or re.search(
+            r'"prepend_scheme":"(first|always)"|"add_prefix_space":true', pre
+        )
+        if not adds_space:
+            return self.backend
+        spec = json.loads(self.backend.to_str())
+        spec["normalizer"] = _without_prefix(spec["normalizer"])
+        spec["pre_tokenizer"] = _without_prefix(spec["pre_tokenizer"])
+        return tokenizers.Tokenizer.from_str(json.dumps(spec))
+
+
+def pad_left(rows: Sequence[Sequence[int]], pad_id: int = 0) -> tuple[Tensor, Tensor]:
+    """Rows of ids as one batch, aligned at the right.
+
+    Returns ids [batch, pos] (int64; `pad_id` where there is no token) and mask [batch, pos] (bool,
+    True at tokens).
+    """
+    if not rows:
+        raise InputError("no rows came to pad; at least one list of token ids is wanted")
+    width = max(len(row) for row in rows)
+    ids = torch.full((len(rows), width), pad_id, dtype=torch.long)
+    mask = torch.zeros(len(rows), width, dtype=torch.bool)
+    for i, row in enumerate(rows):
+        if len(row):
+            ids[i, width - len(row) :] = torch.as_tensor(row, dtype=torch.long)
+            mask[i, width - len(row) :] = True
+    return ids, mask
+
+
+# ---- the rule about BOS and EOS ------------------------------------------------------------------------
+
+
+def set_rule(backend: tokenizers.Tokenizer, bos_id: int | None, eos_id: int | None) -> None:
+    """Make the backend put this BOS before every text and this EOS after it; None for neither."""
+    bos = backend.id_to_token(bos_id) if bos_id is not None else None
+    eos = backend.id_to_token(eos_id) if eos_id is not None else None
+    single = [part for part in (bos, "$A", eos) if part is not None]
+    pair = [*single, *[part + ":1" for part in (bos, "$B", eos) if part is not None]]
+    special = [(token, i) for token, i in {bos: bos_id, eos: eos_id}.items() if token is not None]
+    backend.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=special)  # type: ignore[arg-type]
+
+
+def _added_around(backend: tokenizers.Tokenizer) -> tuple[list[int], list[int]]:
+    """The ids that the backend's post-processor puts before and after a text."""
+    bare = backend.encode("a", add_special_tokens=False).ids
+    full = backend.encode("a").ids
+    for start in range(len(full) - len(bare) + 1):
+        if full[start : start + len(bare)] == bare:
+            return full[:start], full[start + len(bare) :]
+    return full, []
+
+
+def _following_own_rule(
+    backend: tokenizers.Tokenizer, bos_id: int | None, eos_id: int | None, pad_id: int | None
+) -> Tokenizer:
+    backend.no_padding()
+    backend.no_truncation()
+    front, _ = _added_around(backend)
+    return Tokenizer(backend, bos_id, eos_id, pad_id, adds_bos=bos_id is not None and bos_id in front)
+
+
+def _without_leading(ids: list[int], token_id: int | None) -> list[int]:
+    start = next((i for i, found in enumerate(ids) if found != token_id), len(ids))
+    return ids[start:]
+
+
+# ---- how a vocabulary spells text ----------------------------------------------------------------------
+
+
+def byte_alphabet() -> dict[str, int]:
+    """Byte-level BPE's letter for each of the 256 bytes.
+
+    Printable Latin-1 stands for itself; the other bytes, in order, take the letters from U+0100 on.
+    """
+    plain = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
+
+
+_BYTE_OF = byte_alphabet()
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+def _byte_level_text(token: str) -> str:
+    if any(letter not in _BYTE_OF for letter in token):
+        return token  # no byte-level spelling: literal text
+    return _show_bytes(bytes(_BYTE_OF[letter] for letter in token))
+
+
+def _sentencepiece_text(token: str) -> str:
+    if byte := _BYTE_TOKEN.fullmatch(token):
+        return _show_bytes(bytes([int(byte[1], 16)]))
+    return token.replace("▁", " ")
+
+
+def _show_bytes(raw: bytes) -> str:
+    """UTF-8 as text, and what is not UTF-8 as <0xNN>."""
+    text = raw.decode("utf-8", "surrogateescape")  # a byte that is no text becomes U+DC00 + byte
+    return re.sub("[\udc80-\udcff]", lambda found: f"<0x{ord(found[0]) - 0xDC00:02X}>", text)
+
+
+def _state(part: Any) -> str:
+    """A normalizer, pre-tokenizer or decoder as compact JSON; '' for none."""
+    return "" if part is None else part.__getstate__().decode("utf-8")
+
+
+def _without_prefix(spec: Any) -> Any:
+    """A normalizer's or pre-tokenizer's JSON without what puts a space before the text."""
+    if spec is None or spec["type"] == "Prepend":
+        return None
+    for parts in ("normalizers", "pretokenizers"):
+        if parts in spec:
+            kept = [_without_prefix(part) for part in spec[parts]]
+            return spec | {parts: [part for part in kept if part is not None]}
+    never = {"prepend_scheme": "never", "add_prefix_space": False}
+    return spec | {key: value for key, value in never.items() if key in spec}
+
+
+# ---- reading a folder ----------------------------------------------------------------------------------
+
+
+def read_tokenizer(folder: str | PathLike[str]) -> Tokenizer | None:
+    """The tokenizer whose files lie in a Hugging Face folder, None if there are none. Raises LoadError."""
+    folder = Path(folder)
+    config = _read_config(folder)
+    if (folder / "tokenizer.json").is_file():
+        backend = _backend_from_json(folder / "tokenizer.json")
+        _set_prefix_space(backend, config)
+    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        backend = _backend_from_merges(folder, config)
+    else:
+        return None
+    _guarded(folder, "tokenizer_config.json", lambda: _add_special_tokens(backend, config))
+    bos, eos, pad = (_token_id(backend, config.get(name)) for name in ("bos_token", "eos_token", "pad_token"))
+    # Like transformers 5: add_bos_token and add_eos_token count for the old two files, and are ignored
+    # beside a tokenizer.json, whose post-processor is the rule.
+    if not (folder / "tokenizer.json").is_file():
+        set_rule(backend, bos if config.get("add_bos_token") else None, eos if config.get("add_eos_token") else None)
+    return _following_own_rule(backend, bos, eos, pad)
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    """tokenizer_config.json with special_tokens_map.json over it, and what the tokenizer's class assumes."""
+    config = _read_json(folder / "tokenizer_config.json")
+    if "added_tokens_decoder" not in config:  # newer configs hold everything; the map may be stale beside them
+        config |= _read_json(folder / "special_tokens_map.json")
+    model_type = _read_json(folder / "config.json").get("model_type")
+    name = str(config.get("tokenizer_class") or _CLASS_OF_MODEL.get(str(model_type), ""))
+    config["tokenizer_class"] = name.removesuffix("Fast")
+    return config
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """A file's JSON object; {} if there is no such file."""
+    if not path.is_file():
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise LoadError(f"{path.name} in {path.parent.name} is not valid JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise LoadError(f"{path.name} in {path.parent.name} holds a {type(content).__name__}, not an object")
+    return content
+
+
+def _guarded(folder: Path, names: str, make: Callable[[], T]) -> T:
+    """Build something from files; what the `tokenizers` library raises is bare Exceptions or Rust panics."""
+    try:
+        return make()
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise LoadError(f"{names} in {folder.name} cannot be made into a tokenizer: {error}") from error
+
+
+def _backend_from_json(path: Path) -> tokenizers.Tokenizer:
+    text = _guarded(path.parent, path.name, lambda: path.read_text(encoding="utf-8"))
+    return _guarded(path.parent, path.name, lambda: tokenizers.Tokenizer.from_str(text))
+
+
+def _set_prefix_space(backend: tokenizers.Tokenizer, config: dict[str, Any]) -> None:
+    """GPT-2's `add_prefix_space` is set in tokenizer_config.json, whatever tokenizer.json holds."""
+    wanted = config.get("add_prefix_space")
+    if isinstance(backend.pre_tokenizer, pre_tokenizers.ByteLevel) and isinstance(wanted, bool):
+        backend.pre_tokenizer.add_prefix_space = wanted
+
+
+def _backend_from_merges(folder: Path, config: dict[str, Any]) -> tokenizers.Tokenizer:
+    """GPT-2's byte-level BPE from the two files that old folders hold."""
+    if config["tokenizer_class"] not in ("", "GPT2Tokenizer"):
+        raise LoadError(
+            f"{folder.name} holds vocab.json and merges.txt of a {config['tokenizer_class']}; without "
+            "tokenizer.json only a GPT2Tokenizer can be built from these"
+        )
+    config["tokenizer_class"] = "GPT2Tokenizer"
+    vocab = _read_json(folder / "vocab.json")
+    merges = _read_merges(folder / "merges.txt")
+    backend = _guarded(
+        folder,
+        "vocab.json with merges.txt",
+        lambda: tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=merges)),
+    )
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(config.get("add_prefix_space")))  # type: ignore[assignment]
+    backend.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+    return backend
+
+
+def _read_merges(path: Path) -> list[tuple[str, str]]:
+    """merges.txt: a line with its version, then a pair a line."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise LoadError(f"{path.name} in {path.parent.name} is not UTF-8 text: {error}") from None
+    pairs = [line.split() for line in lines if line.strip() and not line.startswith("#version")]
+    bad = next((pair for pair in pairs if len(pair) != 2), None)
+    if bad is not None:
+        raise LoadError(f"{path.name} in {path.parent.name} has the line {' '.join(bad)!r}, not a pair")
+    return [(left, right) for left, right in pairs]
+
+
+def _add_special_tokens(backend: tokenizers.Tokenizer, config: dict[str, Any]) -> None:
+    """Add what the configuration names and the backend does not know yet, and fill in class defaults."""
+    for name, default in _CLASS_DEFAULTS.get(config["tokenizer_class"], {}).items():
+        if name not in config and backend.token_to_id(default) is not None:
+            config[name] = default
+    listed = config.get("added_tokens_decoder") or {}
+    for _, token in sorted(listed.items(), key=lambda item: int(item[0])):
+        _add(backend, token)
+    extra = config.get("extra_special_tokens") or config.get("additional_special_tokens") or []
+    extra = extra.values() if isinstance(extra, dict) else extra
+    for token in [*(config.get(name) for name in _NAMED), *extra]:
+        if token is not None:
+            _add(backend, token)
+
+
+def _add(backend: tokenizers.Tokenizer, token: str | dict[str, Any]) -> None:
+    """Make a string, or a token with its flags as JSON, an added token, unless it is one already."""
+    known = {added.content for added in backend.get_added_tokens_decoder().values()}
+    content = token if isinstance(token, str) else str(token.get("content"))
+    if content in known:
+        return
+    flags = {} if isinstance(token, str) else {k: token[k] for k in _FLAGS if k in token}
+    flags = {"normalized": False, "special": True} | flags
+    added = AddedToken(content, **flags)
+    (backend.add_special_tokens if flags["special"] else backend.add_tokens)([added])
+
+
+_FLAGS = ("lstrip", "rstrip", "single_word", "normalized", "special")
+
+
+def _token_id(backend: tokenizers.Tokenizer, token: str | dict[str, Any] | None) -> int | None:
+    content = token.get("content") if isinstance(token, dict) else token
+    return backend.token_to_id(content) if isinstance(content, str) else None
