@@ -12,23 +12,55 @@ watches or changes one of those places.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from . import errors
 from .cache import ActivationCache
 from .hooked import HookedTransformer, from_huggingface, load
+from .interventions import patch, zero
+from .lenses import logit_lens
+from .metrics import logit, logit_diff
 from .pretrained import pretrained
 from .sites import Site, site_name
 from .spec import ModelSpec
+from .sweep import SweepResult, ablate, activation_patching
+
+if TYPE_CHECKING:
+    from . import figures
+    from .widgets import AttentionDashboard
 
 __version__ = "0.1.0"
 
 __all__ = [
     "ActivationCache",
+    "AttentionDashboard",
     "HookedTransformer",
     "ModelSpec",
     "Site",
+    "SweepResult",
+    "ablate",
+    "activation_patching",
     "errors",
+    "figures",
     "from_huggingface",
     "load",
+    "logit",
+    "logit_diff",
+    "logit_lens",
+    "patch",
     "pretrained",
     "site_name",
+    "zero",
 ]
+
+# What draws is imported when first used: plotly and ipywidgets take longer to import than all the rest.
+_DRAWS = {"figures": ("figures", None), "AttentionDashboard": ("widgets", "AttentionDashboard")}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DRAWS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; {errors.nearest(name, __all__)}")
+    module_name, attribute = _DRAWS[name]
+    module = import_module(f".{module_name}", __name__)
+    return module if attribute is None else getattr(module, attribute)

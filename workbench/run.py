@@ -155,3 +155,10 @@ def checked_layer(model: Transformer, layer: int | None, word: str) -> int:
     if not 0 <= layer <= n_layers:
         raise InputError(f"{word} is {layer}; this model's streams are 0 (embedding) to {n_layers} (after the last)")
     return layer
+
+
+@torch.no_grad()
+def stream_logits(model: Transformer, stream: Float[Tensor, "batch pos d_model"]) -> Float[Tensor, "batch pos vocab"]:
+    """The final norm, with the stream's own statistics, and the unembedding."""
+    positions = torch.arange(stream.shape[1], device=stream.device).expand(stream.shape[:2])
+    return model.unembed(stream, Pass(positions))

@@ -13,10 +13,11 @@ from ..errors import FamilyError, nearest
 
 _REQUIRED = object()
 
-# Keys that do not touch a forward pass in evaluation mode.
+# Keys that do not touch a forward pass in evaluation mode; so are those with an underscore in front, which are
+# transformers' own bookkeeping.
 _ABOUT_SOMETHING_ELSE = frozenset(
     """
-    _attn_implementation _attn_implementation_autoset _name_or_path architectures attention_dropout attn_pdrop
+    architectures attention_dropout attn_pdrop
     auto_map bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout
     decoder_start_token_id diversity_penalty do_sample dtype early_stopping embd_pdrop
     encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
@@ -109,7 +110,7 @@ class Config:
     def finish(self) -> None:
         """Refuse what nobody read and nobody knows to be harmless. Call it last."""
         left = sorted(self._values.keys() - self._read - _ABOUT_SOMETHING_ELSE)
-        left = [key for key in left if self._values[key] not in (None, False, {}, [])]
+        left = [key for key in left if not key.startswith("_") and self._values[key] not in (None, False, {}, [])]
         if left:
             raise FamilyError(
                 f"{self.where} says {left[0]} = {self._values[left[0]]!r}, a key that is not accounted for and "

@@ -1,0 +1,84 @@
+"""What every intervention shares: where it acts, and how it becomes a hook."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from ..errors import InterventionError
+from ..hooks import At, Hook
+from ..sites import Selector, Site, Sites
+
+Choice: TypeAlias = "int | Sequence[int] | None"
+Region: TypeAlias = "tuple[slice | Tensor, ...]"
+
+
+@dataclass(frozen=True)
+class Intervention(ABC):
+    """A change at one kind of site.
+
+    layers, positions, heads: which of them, by number, from the end when negative (None: all). Positions count rows
+    of the text; heads are kv heads at k and v.
+    """
+
+    site: Selector
+    layers: Choice = None
+    positions: Choice = None
+    heads: Choice = None
+
+    @abstractmethod
+    def changed(self, value: Tensor, site: Site, region: Region) -> Tensor:
+        """What the region of the value at a site becomes, in the shape of value[region]."""
+
+    def bind(self, sites: Sites) -> Sequence[tuple[Site, Hook]]:
+        """The sites it changes, each with the hook that does it; InterventionError when there is none."""
+        chosen = sites.select(self.site)
+        if self.layers is not None:
+            existing = max((site.layer for site in sites if site.layer is not None), default=-1) + 1
+            layers = within(self.layers, existing, "layer")
+            chosen = [site for site in chosen if site.layer in layers]
+        if not chosen:
+            raise InterventionError(f"no site {self.site!r} lies in layers {self.layers}")
+        return [(site, self.apply) for site in chosen]
+
+    def apply(self, value: Tensor, at: At) -> Tensor:
+        """The hook: the value with its region changed."""
+        region = region_of(at.site, value.shape, self.positions, self.heads)
+        value[region] = self.changed(value, at.site, region)
+        return value
+
+
+def region_of(site: Site, shape: Sequence[int], positions: Choice, heads: Choice) -> Region:
+    """An index into a value at a site: the chosen positions (or queries) and heads, all of every other axis."""
+    restricted: dict[int, list[int]] = {}
+    for words, choice in ((("pos", "query"), positions), (("head", "kv_head"), heads)):
+        if choice is None:
+            continue
+        axis = next((axis for axis, word in enumerate(site.axes) if word in words), None)
+        if axis is None:
+            raise InterventionError(f"{site.name} [{' '.join(site.axes)}] has no {words[0]} axis to choose from")
+        restricted[axis] = within(choice, shape[axis], site.axes[axis])
+    return _outer(restricted, len(shape))
+
+
+def _outer(restricted: dict[int, list[int]], n_axes: int) -> Region:
+    """One index per axis; several restricted axes broadcast against each other, so that all pairs are meant."""
+    region: list[slice | Tensor] = [slice(None)] * n_axes
+    for place, (axis, chosen) in enumerate(sorted(restricted.items())):
+        region[axis] = torch.tensor(chosen).view(-1, *[1] * (len(restricted) - 1 - place))
+    return tuple(region)
+
+
+def within(choice: int | Sequence[int], size: int, word: str) -> list[int]:
+    """Chosen numbers counted from the front; InterventionError for none, or one that does not exist."""
+    chosen = [choice] if isinstance(choice, int) else list(choice)
+    if not chosen:
+        raise InterventionError(f"an empty list of {word}s selects nothing")
+    if outside := [number for number in chosen if not -size <= number < size]:
+        raise InterventionError(f"{word} {outside[0]} was chosen; there are {word}s 0 to {size - 1}")
+    return [number % size for number in chosen]

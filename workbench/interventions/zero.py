@@ -1,0 +1,25 @@
+"""Zero ablation: as if a component had said nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..sites import Selector, Site
+from ._base import Choice, Intervention, Region
+
+
+@dataclass(frozen=True)
+class Zero(Intervention):
+    def changed(self, value: Tensor, site: Site, region: Region) -> Tensor:
+        return torch.zeros_like(value[region])
+
+
+def zero(site: Selector, layers: Choice = None, positions: Choice = None, heads: Choice = None) -> Zero:
+    """Set a site's values to 0.
+
+    model(tokens, hooks=[wb.zero("z", layers=9, heads=[6, 9])])
+    """
+    return Zero(site, layers, positions, heads)

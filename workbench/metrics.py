@@ -1,0 +1,150 @@
+"""Metrics: from logits to one number per example.
+
+A metric says which position and which tokens it reads, so that a sweep can compute no more than these. Any callable
+from logits [batch, pos, vocab] to [batch] (or to a number) is a metric too.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .errors import KindError, MetricError, count
+
+if TYPE_CHECKING:
+    from .tokenizer import Tokenizer
+
+TokenLike: TypeAlias = "int | str | Sequence[int] | Sequence[str] | Tensor"
+PosLike: TypeAlias = "int | Sequence[int] | Tensor"
+MetricLike: TypeAlias = "Metric | Callable[[Tensor], Tensor]"
+
+
+@dataclass(frozen=True)
+class Metric(ABC):
+    """One number per example, read from the logits at one position.
+
+    pos: a position, counted from the end when negative, or one per example.
+    """
+
+    pos: PosLike
+
+    def __call__(self, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, batch]:
+        """In float32. Raises MetricError where tokens are still text or do not fit the logits."""
+        return self.score(self.at_position(logits).float())
+
+    @abstractmethod
+    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, batch]:
+        """The metric of the logits at its position."""
+
+    @abstractmethod
+    def resolved(self, tokenizer: Tokenizer | None) -> Self:
+        """The same metric with its tokens as ids."""
+
+    def at_position(self, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, "batch vocab"]:
+        batch, n_pos, _ = logits.shape
+        pos = torch.as_tensor(self.pos, device=logits.device).expand(batch) if _fits(self.pos, batch) else None
+        if pos is None or int(pos.min()) < -n_pos or int(pos.max()) >= n_pos:
+            raise MetricError(
+                f"the metric reads position {self.pos}; the logits have {count(n_pos, 'position')} "
+                f"of {count(batch, 'example')}"
+            )
+        return logits[torch.arange(batch, device=logits.device), pos]
+
+
+@dataclass(frozen=True)
+class Logit(Metric):
+    token: TokenLike
+
+    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, batch]:
+        return _picked(logits, self.token)
+
+    def resolved(self, tokenizer: Tokenizer | None) -> Self:
+        return replace(self, token=_ids(self.token, tokenizer))
+
+
+@dataclass(frozen=True)
+class LogitDiff(Metric):
+    correct: TokenLike
+    incorrect: TokenLike
+
+    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, batch]:
+        return _picked(logits, self.correct) - _picked(logits, self.incorrect)
+
+    def resolved(self, tokenizer: Tokenizer | None) -> Self:
+        return replace(self, correct=_ids(self.correct, tokenizer), incorrect=_ids(self.incorrect, tokenizer))
+
+
+def logit(token: TokenLike, pos: PosLike = -1) -> Metric:
+    """The logit of a token: an id or a text that is one token, or a list with one per example."""
+    return Logit(pos, token)
+
+
+def logit_diff(correct: TokenLike, incorrect: TokenLike, pos: PosLike = -1) -> Metric:
+    """logit(correct) - logit(incorrect), each an id or a text that is one token, or a list with one per example."""
+    return LogitDiff(pos, correct, incorrect)
+
+
+def resolve(metric: MetricLike, tokenizer: Tokenizer | None) -> MetricLike:
+    """A metric with its tokens as ids; another callable is returned as it is."""
+    if isinstance(metric, Metric):
+        return metric.resolved(tokenizer)
+    if not callable(metric):
+        raise KindError(f"a metric is a workbench metric or a callable over logits, not {type(metric).__name__}")
+    return metric
+
+
+def measure(metric: MetricLike, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, batch]:
+    """One float32 number per example, on the CPU. A callable that returns a single number measures a single example."""
+    value = torch.as_tensor(metric(logits)).detach().float().cpu()
+    if value.ndim == 0 and len(logits) == 1:
+        value = value[None]
+    if value.shape != logits.shape[:1]:
+        raise MetricError(
+            f"the metric returned shape {list(value.shape)}; one number per example, [{len(logits)}], is wanted"
+        )
+    return value
+
+
+def _fits(given: PosLike, batch: int) -> bool:
+    size = torch.as_tensor(given)
+    return not size.is_floating_point() and (size.ndim == 0 or size.shape == (batch,))
+
+
+def _picked(logits: Float[Tensor, "batch vocab"], token: TokenLike) -> Float[Tensor, batch]:
+    ids = _ids(token, None).to(logits.device)
+    if ids.ndim and len(ids) != len(logits):
+        raise MetricError(f"the metric names {count(len(ids), 'token')} for {count(len(logits), 'example')}")
+    if int(ids.min()) < 0 or int(ids.max()) >= logits.shape[-1]:
+        raise MetricError(f"the metric names token {ids.tolist()}; the vocabulary is 0 to {logits.shape[-1] - 1}")
+    return logits.gather(1, ids.expand(len(logits))[:, None])[:, 0]
+
+
+def _ids(token: TokenLike, tokenizer: Tokenizer | None) -> Int[Tensor, "*example"]:
+    """Ids, 0-d for one token and [example] for a list."""
+    if isinstance(token, Tensor):
+        ids = token
+    elif isinstance(token, (int, str)):
+        ids = torch.tensor(_id(token, tokenizer))
+    elif isinstance(token, Sequence) and token:
+        ids = torch.tensor([_id(one, tokenizer) for one in token])
+    else:
+        raise KindError(f"a token is an id, a text or a list with one per example, not {token!r}")
+    if ids.is_floating_point() or ids.ndim > 1:
+        raise KindError(f"token ids are whole numbers, one or [example]; {ids.dtype} of shape {list(ids.shape)} came")
+    return ids.long()
+
+
+def _id(token: object, tokenizer: Tokenizer | None) -> int:
+    if isinstance(token, int) and not isinstance(token, bool):
+        return token
+    if not isinstance(token, str):
+        raise KindError(f"a token is an id or a text, not {type(token).__name__} {token!r}")
+    if tokenizer is None:
+        raise MetricError(f"the metric's token is the text {token!r} and no tokenizer is at hand; give its id")
+    return tokenizer.single(token)
