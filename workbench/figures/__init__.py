@@ -1,0 +1,12 @@
+"""Figures: pure functions from arrays and names to `plotly.graph_objects.Figure`.
+
+All take `theme="auto" | "light" | "dark"`; "auto" is transparent and reads on either. `themed` gives a
+copy of a figure in another theme, `figures.html.page` puts figures into one file that needs no network.
+"""
+
+from workbench.figures.attention_map import attention
+from workbench.figures.lens_map import lens
+from workbench.figures.patching_map import patching
+from workbench.figures.style import themed
+
+__all__ = ["attention", "lens", "patching", "themed"]

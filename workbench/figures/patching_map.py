@@ -1,0 +1,142 @@
+"""Sweeps: what each place does to the metric when it is patched or ablated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import plotly.graph_objects as go
+
+from workbench.errors import InputError, KindError, count, nearest
+from workbench.figures.arrays import Array, array, check_size
+from workbench.figures.bars import bars
+from workbench.figures.edges import Edge
+from workbench.figures.heatmaps import heat_maps
+from workbench.figures.tokens import escaped, visible
+
+TOKENS = ("pos", "query", "key")  # axes labelled with tokens, which repeat: the hover adds the index
+ACROSS = ("pos", "label", "head", "kv_head", "key")  # the first of these that a sweep has runs to the right
+SHOWS = ("effect", "mean")
+
+
+class Sweep(Protocol):
+    """What a result must have to be drawn, beside `effect` and `mean` [*axes]."""
+
+    axes: Sequence[str]
+    labels: Mapping[str, Sequence[str]]
+    site: str
+    direction: str | None  # "denoise", "noise"; None for an ablation
+    clean: Any  # [example]
+    corrupted: Any  # [example]
+
+
+def patching(result: Sweep, show: str = "effect", *, theme: str = "auto") -> go.Figure:
+    """A sweep as a heat map around zero: layers down from layer 0, positions or heads to the right.
+
+    `result.effect` (or `result.mean` with `show="mean"`) is [*result.axes]; one axis makes bars, a third
+    makes one panel per index. Blue is above 0, red below, NaN grey.
+
+    Raises InputError for another `show`, more than three axes, or labels that do not fit them.
+    """
+    if show not in SHOWS:
+        raise InputError(f"There is nothing to show named {show!r}, {nearest(show, SHOWS)}.")
+    values = _values(result, show)
+    bound = _bound(values)
+    words: dict[str, Any] = {"title": _title(result), "subtitle": _subtitle(result, show, values), "theme": theme}
+    if values.ndim == 1:
+        (axis,) = result.axes
+        hover = f"{_place(axis, 'y')}<br><b>%{{x:+.4f}}</b>"
+        return bars(values, Edge(axis, _labels(result, axis), _height(len(values))), bound, hover, show, **words)
+    rows, columns, *panels = _order(result.axes)
+    stacked = values.transpose([list(result.axes).index(axis) for axis in (*panels, rows, columns)])
+    stacked = stacked.reshape(-1, *stacked.shape[-2:])
+    return heat_maps(
+        stacked,
+        Edge(rows, _labels(result, rows), _height(stacked.shape[1], many=bool(panels))),
+        Edge(columns, _labels(result, columns), _width(stacked.shape[2], many=bool(panels))),
+        hover=f"{_place(rows, 'y')}  {_place(columns, 'x')}<br><b>%{{z:+.4f}}</b>",
+        scale="signed",
+        span=(-bound, bound),
+        quantity=show,
+        names=[f"{axis} {escaped(label)}" for axis in panels for label in _labels(result, axis)],
+        **words,
+    )
+
+
+def _values(result: Sweep, show: str) -> Array:
+    """The numbers to draw, once they agree with the axes and labels."""
+    values = array(getattr(result, show), show)
+    axes = tuple(result.axes)
+    if not 1 <= len(axes) <= 3 or values.ndim != len(axes):
+        named = ", ".join(axes)
+        raise InputError(f"A sweep is drawn over 1 to 3 axes, and this one's {show} of {values.ndim} has ({named}).")
+    for axis, size in zip(axes, values.shape, strict=True):
+        if axis not in result.labels:
+            raise InputError(f"The sweep has no labels for its axis {axis!r}, {nearest(axis, result.labels)}.")
+        if len(result.labels[axis]) != size:
+            labels = count(len(result.labels[axis]), "label")
+            raise InputError(f"The axis {axis!r} has {labels} for {count(size, 'cell')}.")
+    if not values.size:
+        raise InputError("The sweep has no cells to draw.")
+    check_size(values.size, "sweep over fewer heads or positions")
+    return values
+
+
+def _order(axes: Sequence[str]) -> list[str]:
+    """Which axis goes down, which to the right, and which (if there is a third) makes the panels."""
+    rows = "layer" if "layer" in axes else axes[0]
+    rest = [axis for axis in axes if axis != rows]
+    columns = next((axis for axis in ACROSS if axis in rest), rest[0])
+    return [rows, columns, *(axis for axis in rest if axis != columns)]
+
+
+def _bound(values: Array) -> float:
+    """Where the colour scale ends on both sides: the largest finite size, so that 0 is always the paper."""
+    finite = np.abs(values[np.isfinite(values)])
+    return float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+
+
+def _labels(result: Sweep, axis: str) -> list[str]:
+    return [visible(label) if axis in TOKENS else label for label in result.labels[axis]]
+
+
+def _height(cells: int, many: bool = False) -> float:
+    return max(6, min(13 if many else 20, 640 // cells))
+
+
+def _width(cells: int, many: bool) -> float:
+    room = 252 if many else 840
+    return min(16 if many else 34, room // cells) if cells <= room // 2 else room / cells
+
+
+def _place(axis: str, letter: str) -> str:
+    """A hover's words for one axis: its name and label, and the index where the label is a token."""
+    index = f" %{{{letter}:d}}" if axis in TOKENS else ""
+    return f"{axis} %{{{letter}}}{index}"
+
+
+def _title(result: Sweep) -> str:
+    kind = {"denoise": "clean into corrupted", "noise": "corrupted into clean"}
+    direction = result.direction
+    if direction is not None and direction not in kind:
+        raise KindError(f'direction must be "denoise", "noise" or None, not {direction!r}.')
+    return f"{escaped(result.site)}, {kind[direction] if direction else 'ablated'}"
+
+
+def _subtitle(result: Sweep, show: str, values: Array) -> str:
+    """What the numbers mean, with the baselines they are measured from."""
+    if not np.isfinite(values).any():
+        return f"no {show} to show: clean and corrupted runs score alike"
+    clean, corrupted = _mean(result.clean), _mean(result.corrupted)
+    if result.direction is None:
+        return f"change of the metric, {clean} unablated" if show == "effect" else f"metric, {clean} unablated"
+    if show == "mean":
+        return f"metric: {clean} clean, {corrupted} corrupted"
+    ends = (corrupted, clean) if result.direction == "denoise" else (clean, corrupted)
+    return f"0: metric stays at {ends[0]}, 1: moved all the way to {ends[1]}"
+
+
+def _mean(scores: Any) -> str:
+    mean = float(np.nanmean(array(scores, "the baseline")))
+    return f"{mean:.2f}".replace("-", "−")
