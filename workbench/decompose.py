@@ -21,8 +21,8 @@ from .model.transformer import NoNorm
 if TYPE_CHECKING:
     from .cache import ActivationCache
 
-Index: TypeAlias = "int | slice | Sequence[int] | Tensor | None"
-Token: TypeAlias = "int | str | Tensor | Sequence[int] | Sequence[str]"
+Index: TypeAlias = int | slice | Sequence[int] | Tensor | None
+Token: TypeAlias = int | str | Tensor | Sequence[int] | Sequence[str]
 
 
 def last_layer(cache: ActivationCache, layer: int | None) -> int:

@@ -135,8 +135,7 @@ class HookedTransformer(Transformer):
         attention raises. start_at_layer = n_layers is the last stream: only the final norm and unembedding run."""
         start = run.checked_layer(self, start_at_layer, "start_at_layer")
         places = read_stream(resid, self.spec, attention_mask)
-        fires = run.firing(self, start=start, resumed=True)
-        bound = run.bind_firing(hooks, self.sites, fires)
+        bound = run.bind_within(hooks, self.sites, run.Span(start=start, resumed=True))
         return run.resume(self, resid, start, merge(self._view_hooks, bound), places)
 
     def with_hooks(self, hooks: Iterable[HookLike]) -> HookedTransformer:

@@ -56,7 +56,7 @@ class Bindable(Protocol):
     def bind(self, sites: Sites) -> Sequence[tuple[Site, Hook]]: ...
 
 
-HookLike: TypeAlias = "tuple[Selector, Hook] | Bindable"
+HookLike: TypeAlias = tuple[Selector, Hook] | Bindable
 BoundHooks: TypeAlias = dict[str, tuple[Hook, ...]]
 
 

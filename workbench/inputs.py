@@ -14,7 +14,7 @@ from .errors import InputError, KindError
 from .spec import ModelSpec
 from .tokenizer import Tokenizer, pad_left
 
-TextLike: TypeAlias = "str | Sequence[str] | Tensor"
+TextLike: TypeAlias = str | Sequence[str] | Tensor
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from .errors import KindError, MetricError, count
+from .tokenizer import Tokenizer
 
-if TYPE_CHECKING:
-    from .tokenizer import Tokenizer
-
-TokenLike: TypeAlias = "int | str | Sequence[int] | Sequence[str] | Tensor"
-PosLike: TypeAlias = "int | Sequence[int] | Tensor"
-MetricLike: TypeAlias = "Metric | Callable[[Tensor], Tensor]"
+TokenLike: TypeAlias = int | str | Sequence[int] | Sequence[str] | Tensor
+PosLike: TypeAlias = int | Sequence[int] | Tensor
 
 
 @dataclass(frozen=True)
@@ -43,7 +40,7 @@ class Metric(ABC):
         """The metric of the logits at its position."""
 
     @abstractmethod
-    def resolved(self, tokenizer: Tokenizer | None) -> Self:
+    def resolved(self, tokenizer: Tokenizer | None) -> Metric:
         """The same metric with its tokens as ids."""
 
     def at_position(self, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, "batch vocab"]:
@@ -64,7 +61,7 @@ class Logit(Metric):
     def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, batch]:
         return _picked(logits, self.token)
 
-    def resolved(self, tokenizer: Tokenizer | None) -> Self:
+    def resolved(self, tokenizer: Tokenizer | None) -> Metric:
         return replace(self, token=_ids(self.token, tokenizer))
 
 
@@ -76,8 +73,11 @@ class LogitDiff(Metric):
     def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, batch]:
         return _picked(logits, self.correct) - _picked(logits, self.incorrect)
 
-    def resolved(self, tokenizer: Tokenizer | None) -> Self:
+    def resolved(self, tokenizer: Tokenizer | None) -> Metric:
         return replace(self, correct=_ids(self.correct, tokenizer), incorrect=_ids(self.incorrect, tokenizer))
+
+
+MetricLike: TypeAlias = Metric | Callable[[Tensor], Tensor]
 
 
 def logit(token: TokenLike, pos: PosLike = -1) -> Metric:

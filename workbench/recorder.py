@@ -17,7 +17,7 @@ from .model.pass_ import Attended
 from .model.transformer import Transformer
 from .sites import Site
 
-PosSlice: TypeAlias = "int | slice | Sequence[int] | Tensor | None"
+PosSlice: TypeAlias = int | slice | Sequence[int] | Tensor | None
 _LOOKED_AT = ("hook_attn_scores", "hook_pattern")
 
 

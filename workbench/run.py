@@ -6,6 +6,7 @@ Hooks come as arguments, live in the run's `Pass` and are gone with it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
@@ -21,7 +22,7 @@ from .model.transformer import Transformer
 from .recorder import CacheRecorder, PosSlice
 from .sites import Selector, Site, Sites
 
-NamesFilter: TypeAlias = "Selector | list[Selector] | None"
+NamesFilter: TypeAlias = Selector | list[Selector] | None
 
 
 class AttentionWeights(Sequence[Tensor]):
@@ -87,13 +88,14 @@ def run_with_cache(
 ) -> tuple[Tensor, ActivationCache]:
     """Logits, or the stream entering `stop_at_layer`, and the values at the sites asked for."""
     stop = checked_layer(model, stop_at_layer, "stop_at_layer")
-    fires = firing(model, stop=stop_at_layer)
-    wanted = select(names_filter, model.sites, fires)
-    bound = merge(view_hooks, bind_firing(hooks, model.sites, fires))
+    span = Span(stop=stop_at_layer)
+    wanted = select(names_filter, model.sites, span)
+    bound = merge(view_hooks, bind_within(hooks, model.sites, span))
     recorder = CacheRecorder(wanted, text, pos_slice, device, grad)
     recorder.refuse_too_large(model.embedding.weight.dtype)
     if grad:
-        bound = merge({"hook_embed": (_leaf,)}, bound)
+        embeddings = [*model.embedding.sites, *model.pos_embedding.sites]
+        bound = merge({site.name: (_leaf,) for site in embeddings}, bound)
     with torch.set_grad_enabled(grad):
         at = Pass(text.positions, padded=text.padded, hooks=bound, recorder=recorder)
         x = model.run_blocks(model.embed(text.tokens, at), at, stop=stop)
@@ -102,47 +104,57 @@ def run_with_cache(
 
 
 def _leaf(embed: Tensor, at: At) -> Tensor:
-    """The embedding becomes the leaf of the graph, so that gradients flow although the weights are frozen."""
+    """The embedding becomes a leaf of the graph, so that gradients flow although the weights are frozen."""
     return embed.detach().requires_grad_()
 
 
-def firing(model: Transformer, start: int = 0, stop: int | None = None, resumed: bool = False) -> Sites:
-    """The sites that a run over some of the layers passes through."""
+@dataclass(frozen=True)
+class Span:
+    """The part of the model that a run passes through.
 
-    def fires(site: Site) -> bool:
+    start: the first block; a run that resumes there does not embed.
+    stop:  the block before which it ends; None for a run to the logits.
+    """
+
+    start: int = 0
+    stop: int | None = None
+    resumed: bool = False
+
+    def reaches(self, site: Site) -> bool:
         if site.layer is not None:
-            return start <= site.layer < (model.spec.n_layers if stop is None else stop)
-        return stop is None if site.name.startswith("ln_final") else not resumed
-
-    return Sites([site for site in model.sites if fires(site)])
+            return self.start <= site.layer and (self.stop is None or site.layer < self.stop)
+        return self.stop is None if site.name.startswith("ln_final") else not self.resumed
 
 
-def bind_firing(hooks: Iterable[HookLike], sites: Sites, fires: Sites) -> BoundHooks:
+def bind_within(hooks: Iterable[HookLike], sites: Sites, span: Span) -> BoundHooks:
     """Bind hooks to the sites that will fire; one that would never be called is an error."""
     merged: BoundHooks = {}
     for item in as_sequence(hooks):
         bound = bind([item], sites)
-        reached = {name: given for name, given in bound.items() if name in fires}
+        reached = {name: given for name, given in bound.items() if span.reaches(sites.one(name))}
         if not reached:
             raise SiteError(f"a hook at {next(iter(bound))} would never be called: this run does not reach it")
         merged = merge(merged, reached)
     return merged
 
 
-def select(names_filter: NamesFilter, sites: Sites, fires: Sites) -> list[Site]:
-    """The sites to record. Each entry must match something that this run passes through."""
-    if names_filter is None:
-        return list(fires)
-    entries = list(names_filter) if isinstance(names_filter, (list, set, frozenset)) else [names_filter]
+def select(names_filter: NamesFilter, sites: Sites, span: Span) -> list[Site]:
+    """The sites to record, in firing order. Each entry must match something that this run passes through."""
+    entries = names_filter if isinstance(names_filter, (list, set, frozenset)) else [names_filter or _every]
     if not entries:
         raise SiteError("names_filter is an empty list, which records nothing; leave it out to record every site")
     chosen: set[str] = set()
     for entry in entries:
-        matched = [site.name for site in sites.select(entry)]
-        if not (fired := [name for name in matched if name in fires]):
-            raise SiteError(f"names_filter {entry!r} matches {matched[0]}, which this run does not reach")
-        chosen.update(fired)
-    return [site for site in fires if site.name in chosen]
+        matched = sites.select(entry)
+        reached = [site.name for site in matched if span.reaches(site)]
+        if not reached and names_filter is not None:
+            raise SiteError(f"names_filter {entry!r} matches {matched[0].name}, which this run does not reach")
+        chosen.update(reached)
+    return [site for site in sites if site.name in chosen]
+
+
+def _every(name: str) -> bool:
+    return True
 
 
 def checked_layer(model: Transformer, layer: int | None, word: str) -> int:

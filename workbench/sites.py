@@ -21,8 +21,6 @@ from typing import TypeAlias, overload
 
 from .errors import KindError, SiteError, nearest
 
-Selector: TypeAlias = "str | tuple[str, int | None] | Callable[[str], bool] | Site"
-
 
 @dataclass(frozen=True)
 class Site:
@@ -47,12 +45,11 @@ class Site:
         inside = path if self.layer is None else path[2:]
         return ".".join([*inside[:-1], inside[-1].removeprefix("hook_")])
 
-    def answers_to(self, short: str) -> bool:
-        short = ".".join(part.removeprefix("hook_") for part in short.split("."))
-        return short in (self.short, self.short.rpartition(".")[2])
-
     def __str__(self) -> str:
         return f"{self.name} [{' '.join(self.axes)}]"
+
+
+Selector: TypeAlias = str | tuple[str, int | None] | Callable[[str], bool] | Site
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,10 @@ class Sites(Sequence[Site]):
     def __init__(self, sites: Sequence[Site]):
         self._sites = tuple(sites)
         self._by_name = {site.name: site for site in self._sites}
+        self._by_short: dict[str, list[Site]] = {}
+        for site in self._sites:
+            for short in {site.short, site.short.rpartition(".")[2]}:
+                self._by_short.setdefault(short, []).append(site)
         self._layers = 1 + max((site.layer for site in self._sites if site.layer is not None), default=-1)
 
     @overload
@@ -139,7 +140,7 @@ class Sites(Sequence[Site]):
         if any(mark in name for mark in "*?["):
             chosen = [site for site in self._sites if fnmatchcase(site.name, name)]
         else:
-            chosen = _unambiguous(name, [site for site in self._sites if site.answers_to(name)])
+            chosen = _unambiguous(name, self._answering(name))
         if not chosen:
             raise SiteError(f"no site matches {name!r}; {nearest(name, self._candidates(name))}")
         return chosen
@@ -148,11 +149,14 @@ class Sites(Sequence[Site]):
         if layer is not None and not -self._layers <= layer < self._layers:
             raise SiteError(f"layer {layer} was asked for; this model has layers 0 to {self._layers - 1}")
         where = layer if layer is None or layer >= 0 else layer + self._layers
-        chosen = [site for site in self._sites if site.layer == where and site.answers_to(short)]
+        chosen = [site for site in self._answering(short) if site.layer == where]
         if not chosen:
             there = [site.short for site in self._sites if site.layer == where]
             raise SiteError(f"no site {short!r} in layer {layer}; {nearest(short, there)}")
         return _unambiguous((short, layer), chosen)[0]
+
+    def _answering(self, short: str) -> list[Site]:
+        return self._by_short.get(".".join(part.removeprefix("hook_") for part in short.split(".")), [])
 
     def _candidates(self, name: str) -> list[str]:
         return self.names if "." in name or name.startswith("hook_") else sorted({s.short for s in self._sites})

@@ -47,15 +47,16 @@ class Config:
     """A published config, each key read at most knowingly.
 
     where: what to call it in an error, e.g. the path of a config.json.
+    seen:  the keys read so far.
     """
 
     def __init__(self, values: Mapping[str, Any], where: str):
         self._values, self.where = dict(values), where
-        self._read: set[str] = set()
+        self.seen: set[str] = set()
 
     def take(self, key: str, default: Any = _REQUIRED) -> Any:
         """A value; the default also where the file says null."""
-        self._read.add(key)
+        self.seen.add(key)
         value = self._values.get(key)
         if value is None and default is _REQUIRED:
             raise FamilyError(f"{self.where} lacks {key!r}, which this family needs")
@@ -109,7 +110,7 @@ class Config:
 
     def finish(self) -> None:
         """Refuse what nobody read and nobody knows to be harmless. Call it last."""
-        left = sorted(self._values.keys() - self._read - _ABOUT_SOMETHING_ELSE)
+        left = sorted(self._values.keys() - self.seen - _ABOUT_SOMETHING_ELSE)
         left = [key for key in left if not key.startswith("_") and self._values[key] not in (None, False, {}, [])]
         if left:
             raise FamilyError(

@@ -16,7 +16,7 @@ from ..families import family, supported
 from ..families._config import Config
 from ..spec import ModelSpec
 from .gguf import GGUFFile
-from .gguf_tokenizer import gguf_tokenizer
+from .gguf_tokenizer import read_gguf_tokenizer
 from .published import Loaded, read_published
 
 
@@ -28,7 +28,7 @@ def read_gguf(path: Path, dtype: torch.dtype | None, device: torch.device) -> Lo
     spec = model_family.spec(Config(config, file.path.name))
     source = GGUFTensors(file, model_family, spec)
     spec, tensors = read_published(config, source, dtype, device)
-    return Loaded(spec, tensors, gguf_tokenizer(file))
+    return Loaded(spec, tensors, read_gguf_tokenizer(file))
 
 
 def _family(file: GGUFFile) -> ModuleType:
@@ -98,4 +98,4 @@ class GGUFTensors:
         return {"F16": torch.float16, "BF16": torch.bfloat16}.get(kind, torch.float32)
 
     def tensor(self, name: str) -> Tensor:
-        return self._family.from_gguf(name, self._file.tensor(self._theirs[name]), self._spec)
+        return self._family.from_gguf(name, self._file.tensor(self._theirs[name], self.dtype(name)), self._spec)

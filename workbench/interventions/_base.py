@@ -14,8 +14,8 @@ from ..errors import InterventionError
 from ..hooks import At, Hook
 from ..sites import Selector, Site, Sites
 
-Choice: TypeAlias = "int | Sequence[int] | None"
-Region: TypeAlias = "tuple[slice | Tensor, ...]"
+Choice: TypeAlias = int | Sequence[int] | None
+Region: TypeAlias = tuple[slice | Tensor, ...]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ dropped after it; nothing of it stays on the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -21,6 +21,7 @@ from .memory import Kept, Memory, Nothing
 T = TypeVar("T")
 
 
+@runtime_checkable
 class Recorder(Protocol):
     """Keeps values; see `workbench.cache`."""
 
@@ -33,6 +34,7 @@ class Recorder(Protocol):
         ...
 
 
+@runtime_checkable
 class Mixer(Protocol):
     """What the pass needs of an attention, whatever its kind."""
 
