@@ -75,10 +75,32 @@ def test_the_mean_can_be_shown(sweep):
     assert "5.50 clean, −5.50 corrupted" in fig.layout.title.text
 
 
-def test_the_title_says_what_was_done(sweep):
-    assert "clean into corrupted" in patching(sweep(("layer",))).layout.title.text
-    assert "corrupted into clean" in patching(sweep(("layer",), direction="noise")).layout.title.text
-    assert "ablated" in patching(sweep(("layer",), direction=None)).layout.title.text
+@pytest.mark.parametrize(
+    ("changes", "title"),
+    [
+        ({"site": "z"}, "z (head output), clean into corrupted"),
+        ({"site": "mlp_in", "direction": "noise"}, "mlp_in, corrupted into clean"),
+        ({"site": "z", "direction": "ablate", "corrupted": torch.empty(0)}, "z (head output), ablated"),
+    ],
+)
+def test_the_title_says_what_was_done(sweep, changes, title):
+    assert patching(sweep(("layer",), **changes)).layout.title.text.startswith(f"<b>{title}</b><br>")
+
+
+def test_an_ablation_shows_a_change_of_the_metric(sweep):
+    ablation = sweep(("layer", "head"), direction="ablate", corrupted=torch.empty(0))
+    fig = patching(ablation)
+    assert "change of the metric from 5.50" in fig.layout.title.text
+    assert fig.layout.coloraxis.colorbar.title.text == "change"
+    assert fig.data[0].hovertemplate.startswith("layer %{y}, head %{x}<br>change <b>")
+    assert "metric: 5.50 unablated" in patching(ablation, show="mean").layout.title.text
+
+
+def test_axes_are_words(sweep):
+    fig = patching(sweep(("layer", "pos")))
+    assert (fig.layout.xaxis.title.text, fig.layout.yaxis.title.text) == ("position", "layer")
+    assert fig.data[0].hovertemplate.startswith("layer %{y}, position %{x:d} %{x}<br>effect <b>")
+    assert patching(sweep(("layer", "kv_head"))).layout.xaxis.title.text == "kv head"
 
 
 def test_labels_and_site_are_literal(sweep, nasty):
@@ -108,7 +130,7 @@ def test_themes_change_nothing_but_the_look(sweep):
         (("layer", "pos"), {"effect": torch.ones(5)}, InputError, r"effect of 1 has \(layer, pos\)"),
         (("layer", "pos"), {"effect": torch.ones(5, 13)}, InputError, "'pos' has 14 labels for 13 cells"),
         (("layer", "pos"), {"labels": {"layer": tuple("01234")}}, InputError, "no labels for its axis 'pos'"),
-        (("layer", "pos"), {"direction": "up"}, KindError, "not 'up'"),
+        (("layer", "pos"), {"direction": "up"}, KindError, "direction is 'up'; 'denoise', 'noise', 'ablate'"),
         (("layer", "pos"), {"effect": "much"}, KindError, "not str"),
         (("layer",), {"effect": torch.ones(0), "labels": {"layer": ()}}, InputError, "no cells"),
     ],

@@ -25,10 +25,17 @@ ROOM = 860  # px for all columns, where that leaves room for words
 class Lens(Protocol):
     """What a lens must have to be drawn."""
 
-    labels: Sequence[str]  # one per row
-    str_tokens: Sequence[Sequence[str]]  # [example][pos], the prompts
-    texts: Sequence[Sequence[Sequence[Sequence[str]]]]  # [example][row][pos][k], best first
-    logprobs: Any  # [example, row, pos, k], natural
+    @property
+    def labels(self) -> Sequence[str]: ...  # one per row
+
+    @property
+    def str_tokens(self) -> Sequence[Sequence[str]]: ...  # [example][pos], the prompts
+
+    @property
+    def texts(self) -> Sequence[Sequence[Sequence[Sequence[str]]]]: ...  # [example][row][pos][k], best first
+
+    @property
+    def logprobs(self) -> Any: ...  # [example, row, pos, k], natural
 
 
 def lens(lens: Lens, example: int = 0, *, theme: str = "auto") -> go.Figure:
@@ -45,7 +52,7 @@ def lens(lens: Lens, example: int = 0, *, theme: str = "auto") -> go.Figure:
     return heat_maps(
         probs[None, :, :, 0],
         Edge("layer", list(lens.labels), 20 if n_rows <= 64 else 13),
-        Edge("pos", prompt, width),
+        Edge("position", prompt, width),
         hover="%{y}<br>after %{customdata}",
         scale="under_text",
         span=(0, 1),

@@ -17,25 +17,50 @@ from workbench.figures.tokens import escaped, visible
 
 TOKENS = ("pos", "query", "key")  # axes labelled with tokens, which repeat: the hover adds the index
 ACROSS = ("pos", "label", "head", "kv_head", "key")  # the first of these that a sweep has runs to the right
+WORDS = {"pos": "position", "kv_head": "kv head"}  # axes whose name is short for a word
+SITES = {  # what the field's short names stand for
+    "resid_pre": "stream before a layer",
+    "resid_mid": "stream between attention and feed-forward",
+    "resid_post": "stream after a layer",
+    "attn_out": "what attention writes",
+    "mlp_out": "what the feed-forward writes",
+    "z": "head output",
+    "q": "queries",
+    "k": "keys",
+    "v": "values",
+    "pattern": "attention pattern",
+}
+DONE = {"denoise": "clean into corrupted", "noise": "corrupted into clean", "ablate": "ablated"}
 SHOWS = ("effect", "mean")
 
 
 class Sweep(Protocol):
     """What a result must have to be drawn, beside `effect` and `mean` [*axes]."""
 
-    axes: Sequence[str]
-    labels: Mapping[str, Sequence[str]]
-    site: str
-    direction: str | None  # "denoise", "noise"; None for an ablation
-    clean: Any  # [example]
-    corrupted: Any  # [example]
+    @property
+    def axes(self) -> Sequence[str]: ...
+
+    @property
+    def labels(self) -> Mapping[str, Sequence[str]]: ...
+
+    @property
+    def site(self) -> str: ...
+
+    @property
+    def direction(self) -> str: ...  # "denoise", "noise" or "ablate"
+
+    @property
+    def clean(self) -> Any: ...  # [example]
+
+    @property
+    def corrupted(self) -> Any: ...  # [example]; an ablation has none
 
 
 def patching(result: Sweep, show: str = "effect", *, theme: str = "auto") -> go.Figure:
     """A sweep as a heat map around zero: layers down from layer 0, positions or heads to the right.
 
     `result.effect` (or `result.mean` with `show="mean"`) is [*result.axes]; one axis makes bars, a third
-    makes one panel per index. Blue is above 0, red below, NaN grey.
+    makes one panel per index. Blue is above 0, red below, NaN grey. An ablation's effect is a change.
 
     Raises InputError for another `show`, more than three axes, or labels that do not fit them.
     """
@@ -43,23 +68,25 @@ def patching(result: Sweep, show: str = "effect", *, theme: str = "auto") -> go.
         raise InputError(f"There is nothing to show named {show!r}, {nearest(show, SHOWS)}.")
     values = _values(result, show)
     bound = _bound(values)
+    quantity = "metric" if show == "mean" else "change" if result.direction == "ablate" else "effect"
     words: dict[str, Any] = {"title": _title(result), "subtitle": _subtitle(result, show, values), "theme": theme}
     if values.ndim == 1:
         (axis,) = result.axes
-        hover = f"{_place(axis, 'y')}<br><b>%{{x:+.4f}}</b>"
-        return bars(values, Edge(axis, _labels(result, axis), _height(len(values))), bound, hover, show, **words)
+        hover = f"{_place(axis, 'y')}<br>{quantity} <b>%{{x:+.4f}}</b>"
+        edge = Edge(_word(axis), _labels(result, axis), _height(len(values)))
+        return bars(values, edge, bound, hover, quantity, **words)
     rows, columns, *panels = _order(result.axes)
     stacked = values.transpose([list(result.axes).index(axis) for axis in (*panels, rows, columns)])
     stacked = stacked.reshape(-1, *stacked.shape[-2:])
     return heat_maps(
         stacked,
-        Edge(rows, _labels(result, rows), _height(stacked.shape[1], many=bool(panels))),
-        Edge(columns, _labels(result, columns), _width(stacked.shape[2], many=bool(panels))),
-        hover=f"{_place(rows, 'y')}  {_place(columns, 'x')}<br><b>%{{z:+.4f}}</b>",
+        Edge(_word(rows), _labels(result, rows), _height(stacked.shape[1], many=bool(panels))),
+        Edge(_word(columns), _labels(result, columns), _width(stacked.shape[2], many=bool(panels))),
+        hover=f"{_place(rows, 'y')}, {_place(columns, 'x')}<br>{quantity} <b>%{{z:+.4f}}</b>",
         scale="signed",
         span=(-bound, bound),
-        quantity=show,
-        names=[f"{axis} {escaped(label)}" for axis in panels for label in _labels(result, axis)],
+        quantity=quantity,
+        names=[f"{_word(axis)} {escaped(label)}" for axis in panels for label in _labels(result, axis)],
         **words,
     )
 
@@ -110,27 +137,33 @@ def _width(cells: int, many: bool) -> float:
     return min(16 if many else 34, room // cells) if cells <= room // 2 else room / cells
 
 
+def _word(axis: str) -> str:
+    return WORDS.get(axis, axis)
+
+
 def _place(axis: str, letter: str) -> str:
-    """A hover's words for one axis: its name and label, and the index where the label is a token."""
-    index = f" %{{{letter}:d}}" if axis in TOKENS else ""
-    return f"{axis} %{{{letter}}}{index}"
+    """A hover's words for one axis: its name and index, and after that the label where it is a token."""
+    cell = f"%{{{letter}:d}} %{{{letter}}}" if axis in TOKENS else f"%{{{letter}}}"
+    return f"{_word(axis)} {cell}"
 
 
 def _title(result: Sweep) -> str:
-    kind = {"denoise": "clean into corrupted", "noise": "corrupted into clean"}
-    direction = result.direction
-    if direction is not None and direction not in kind:
-        raise KindError(f'direction must be "denoise", "noise" or None, not {direction!r}.')
-    return f"{escaped(result.site)}, {kind[direction] if direction else 'ablated'}"
+    if result.direction not in DONE:
+        raise KindError(f"direction is {result.direction!r}; {', '.join(map(repr, DONE))} are drawn.")
+    site = escaped(result.site)
+    meaning = f" ({SITES[result.site]})" if result.site in SITES else ""
+    return f"{site}{meaning}, {DONE[result.direction]}"
 
 
 def _subtitle(result: Sweep, show: str, values: Array) -> str:
     """What the numbers mean, with the baselines they are measured from."""
+    ablated = result.direction == "ablate"
     if not np.isfinite(values).any():
-        return f"no {show} to show: clean and corrupted runs score alike"
-    clean, corrupted = _mean(result.clean), _mean(result.corrupted)
-    if result.direction is None:
-        return f"change of the metric, {clean} unablated" if show == "effect" else f"metric, {clean} unablated"
+        return f"no {show} to show" if ablated else f"no {show} to show: clean and corrupted runs score alike"
+    clean = _mean(result.clean)
+    if ablated:
+        return f"change of the metric from {clean}" if show == "effect" else f"metric: {clean} unablated"
+    corrupted = _mean(result.corrupted)
     if show == "mean":
         return f"metric: {clean} clean, {corrupted} corrupted"
     ends = (corrupted, clean) if result.direction == "denoise" else (clean, corrupted)
