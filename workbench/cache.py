@@ -45,7 +45,7 @@ class ActivationCache(Mapping[str, Tensor]):
         positions: Int[Tensor, "batch pos"],
         model: Transformer | None = None,
         looked: Mapping[str, Attended] | None = None,
-        rows: Int[Tensor, pos] | None = None,
+        rows: Int[Tensor, " pos"] | None = None,
         has_batch_dim: bool = True,
     ):
         self._values, self._sites, self._model = dict(values), Sites(sites), model
@@ -246,7 +246,7 @@ class ActivationCache(Mapping[str, Tensor]):
         pos_slice: Index = None,
         batch_slice: Index = None,
         has_batch_dim: bool | None = None,
-    ) -> Float[Tensor, component * rows]:
+    ) -> Float[Tensor, " component *rows"]:
         """What each component adds to the logit of a token, or to the difference of two: (norm(part)) . W_U[token].
 
         Biases of the final norm and of the unembedding are nobody's part and are left out.

@@ -7,7 +7,7 @@ with its scale frozen is linear, and so is the unembedding, so each part has a s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import torch
 from einops import einsum
@@ -17,6 +17,7 @@ from torch import Tensor
 from .errors import InputError, KindError, SiteError
 from .model.norms import Norm
 from .model.transformer import NoNorm
+from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from .cache import ActivationCache
@@ -114,7 +115,7 @@ def reader(cache: ActivationCache, layer: int | None, mlp_input: bool) -> tuple[
     """The norm through which a stream is read, and the short name of its scale's site."""
     stop = last_layer(cache, layer)
     if stop == cache.model.spec.n_layers:
-        return cache.model.ln_final, "ln_final.scale"
+        return cast(Norm | NoNorm, cache.model.ln_final), "ln_final.scale"
     name = "ln2" if mlp_input else "ln1"
     return getattr(cache.model.blocks[stop], name), f"{name}.scale"
 
@@ -149,7 +150,7 @@ def onto_logits(
     tokens: Token,
     incorrect: Token | None,
     batch_slice: Index,
-) -> Float[Tensor, component * rows]:
+) -> Float[Tensor, " component *rows"]:
     direction = _directions(cache, tokens, normed, batch_slice)
     if incorrect is not None:
         direction = direction - _directions(cache, incorrect, normed, batch_slice)
@@ -172,7 +173,7 @@ def _ids(cache: ActivationCache, tokens: Token) -> int | Tensor | list[int]:
         return tokens
     tokenizer = getattr(cache.model, "tokenizer", None)
     given = [tokens] if isinstance(tokens, str) else list(tokens)
-    if any(isinstance(token, str) for token in given) and tokenizer is None:
+    if tokenizer is None and any(isinstance(token, str) for token in given):
         raise KindError("this model has no tokenizer, so tokens are given as ids and not as text")
-    ids = [tokenizer.single(token) if isinstance(token, str) else token for token in given]
+    ids = [cast(Tokenizer, tokenizer).single(token) if isinstance(token, str) else token for token in given]
     return ids[0] if isinstance(tokens, str) else ids

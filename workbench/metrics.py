@@ -31,12 +31,12 @@ class Metric(ABC):
 
     pos: PosLike
 
-    def __call__(self, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, batch]:
+    def __call__(self, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, " batch"]:
         """In float32. Raises MetricError where tokens are still text or do not fit the logits."""
         return self.score(self.at_position(logits).float())
 
     @abstractmethod
-    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, batch]:
+    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, " batch"]:
         """The metric of the logits at its position."""
 
     @abstractmethod
@@ -58,7 +58,7 @@ class Metric(ABC):
 class Logit(Metric):
     token: TokenLike
 
-    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, batch]:
+    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, " batch"]:
         return _picked(logits, self.token)
 
     def resolved(self, tokenizer: Tokenizer | None) -> Metric:
@@ -70,7 +70,7 @@ class LogitDiff(Metric):
     correct: TokenLike
     incorrect: TokenLike
 
-    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, batch]:
+    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, " batch"]:
         return _picked(logits, self.correct) - _picked(logits, self.incorrect)
 
     def resolved(self, tokenizer: Tokenizer | None) -> Metric:
@@ -99,7 +99,7 @@ def resolve(metric: MetricLike, tokenizer: Tokenizer | None) -> MetricLike:
     return metric
 
 
-def measure(metric: MetricLike, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, batch]:
+def measure(metric: MetricLike, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, " batch"]:
     """One float32 number per example, on the CPU. A callable that returns a single number measures a single example."""
     value = torch.as_tensor(metric(logits)).detach().float().cpu()
     if value.ndim == 0 and len(logits) == 1:
@@ -116,7 +116,7 @@ def _fits(given: PosLike, batch: int) -> bool:
     return not size.is_floating_point() and (size.ndim == 0 or size.shape == (batch,))
 
 
-def _picked(logits: Float[Tensor, "batch vocab"], token: TokenLike) -> Float[Tensor, batch]:
+def _picked(logits: Float[Tensor, "batch vocab"], token: TokenLike) -> Float[Tensor, " batch"]:
     ids = _ids(token, None).to(logits.device)
     if ids.ndim and len(ids) != len(logits):
         raise MetricError(f"the metric names {count(len(ids), 'token')} for {count(len(logits), 'example')}")
@@ -125,7 +125,7 @@ def _picked(logits: Float[Tensor, "batch vocab"], token: TokenLike) -> Float[Ten
     return logits.gather(1, ids.expand(len(logits))[:, None])[:, 0]
 
 
-def _ids(token: TokenLike, tokenizer: Tokenizer | None) -> Int[Tensor, "*example"]:
+def _ids(token: TokenLike, tokenizer: Tokenizer | None) -> Int[Tensor, " *example"]:
     """Ids, 0-d for one token and [example] for a list."""
     if isinstance(token, Tensor):
         ids = token

@@ -101,7 +101,7 @@ def free_memory(device: torch.device) -> int:
     return psutil.virtual_memory().available
 
 
-def position_index(pos_slice: PosSlice, n_pos: int) -> Int[Tensor, kept] | None:
+def position_index(pos_slice: PosSlice, n_pos: int) -> Int[Tensor, " kept"] | None:
     """The positions that a `pos_slice` keeps; None for all. An int keeps one, and the axis stays."""
     if pos_slice is None:
         return None

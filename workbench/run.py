@@ -5,9 +5,9 @@ Hooks come as arguments, live in the run's `Pass` and are gone with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast, overload
 
 import torch
 from jaxtyping import Float
@@ -22,7 +22,7 @@ from .model.transformer import Transformer
 from .recorder import CacheRecorder, PosSlice
 from .sites import Selector, Site, Sites
 
-NamesFilter: TypeAlias = Selector | list[Selector] | None
+NamesFilter: TypeAlias = Selector | Collection[Selector] | None
 
 
 class AttentionWeights(Sequence[Tensor]):
@@ -38,7 +38,11 @@ class AttentionWeights(Sequence[Tensor]):
     def __len__(self) -> int:
         return self._n_layers
 
-    def __getitem__(self, index):
+    @overload
+    def __getitem__(self, index: int) -> Float[Tensor, "batch head query key"]: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Tensor, ...]: ...
+    def __getitem__(self, index: int | slice) -> Tensor | tuple[Tensor, ...]:
         if isinstance(index, slice):
             return tuple(self[layer] for layer in range(*index.indices(len(self))))
         layer = index + len(self) if index < 0 else index
@@ -140,7 +144,8 @@ def bind_within(hooks: Iterable[HookLike], sites: Sites, span: Span) -> BoundHoo
 
 def select(names_filter: NamesFilter, sites: Sites, span: Span) -> list[Site]:
     """The sites to record, in firing order. Each entry must match something that this run passes through."""
-    entries = names_filter if isinstance(names_filter, (list, set, frozenset)) else [names_filter or _every]
+    several = isinstance(names_filter, (list, set, frozenset))
+    entries = cast("Collection[Selector]", names_filter if several else [names_filter or _every])
     if not entries:
         raise SiteError("names_filter is an empty list, which records nothing; leave it out to record every site")
     chosen: set[str] = set()

@@ -13,18 +13,18 @@ from __future__ import annotations
 import dataclasses
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module, resources
 from itertools import groupby
-from typing import Any, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, Self, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
 
 from .errors import MissingError, SpecError, nearest
-from .sites import Place
+from .sites import Place, Site
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,22 @@ class Spec(ABC):
         return {"kind": kind} | {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
 
+class Component(nn.Module):
+    """A part of a model as built: a module that knows its sites."""
+
+    sites: Sequence[Site] = ()  # in the order in which they fire
+
+    if TYPE_CHECKING:  # torch types every attribute of a module as `Tensor | Module`
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
 @dataclass(frozen=True)
 class ComponentSpec(Spec):
     """A part of a model: an embedding, a norm, an attention, a feed-forward, an unembedding."""
 
     @abstractmethod
-    def build(self, d_model: int, place: Place) -> nn.Module:
+    def build(self, d_model: int, place: Place) -> Component:
         """The module, with the sites it has at this place. Under `torch.device("meta")` it allocates nothing."""
 
 
@@ -64,7 +74,7 @@ class LayerSpec(Spec):
     mlp: ComponentSpec | None
 
     @abstractmethod
-    def build(self, d_model: int, place: Place) -> nn.Module:
+    def build(self, d_model: int, place: Place) -> Component:
         """The block that wires this layer's components."""
 
 
@@ -224,7 +234,7 @@ def _check_types(spec: Spec) -> None:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    origin, arguments = getattr(hint, "__origin__", None), getattr(hint, "__args__", ())
+    origin, arguments = get_origin(hint), get_args(hint)
     if origin is tuple:
         return isinstance(value, tuple) and all(_fits(item, arguments[0]) for item in value)
     if arguments:  # a union such as `int | None`

@@ -54,17 +54,17 @@ class SweepResult:
     unchanged: [*axes] where the new values equalled the old ones, so that nothing could happen.
     """
 
-    values: Float[Tensor, example * axes]
+    values: Float[Tensor, " example *axes"]
     axes: tuple[str, ...]
     labels: dict[str, tuple[str, ...]]
-    clean: Float[Tensor, example]
-    corrupted: Float[Tensor, "*example"]
+    clean: Float[Tensor, " example"]
+    corrupted: Float[Tensor, " *example"]
     site: str
     direction: str
-    unchanged: Bool[Tensor, "*axes"]
+    unchanged: Bool[Tensor, " *axes"]
 
     @property
-    def mean(self) -> Float[Tensor, "*axes"]:
+    def mean(self) -> Float[Tensor, " *axes"]:
         """The metric of each cell, over examples."""
         return self.values.mean(0)
 
@@ -73,7 +73,7 @@ class SweepResult:
         return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
 
     @property
-    def effect(self) -> Float[Tensor, "*axes"]:
+    def effect(self) -> Float[Tensor, " *axes"]:
         """(mean value - mean base) / (mean other - mean base): 0 nothing moved, 1 moved all the way. The base is the
         run that is edited, the other the run patched from. For an ablation: mean value - mean clean.
 
@@ -85,7 +85,7 @@ class SweepResult:
         return (self.mean - base.mean()) / _or_nan(other.mean() - base.mean())
 
     @property
-    def effect_each(self) -> Float[Tensor, example * axes]:
+    def effect_each(self) -> Float[Tensor, " example *axes"]:
         """The effect of each example on its own."""
         over = (slice(None), *[None] * len(self.axes))
         if self.direction == "ablate":
@@ -171,9 +171,8 @@ def ablate(
     metric = resolve(metric, model.tokenizer)
     logits, streams = _recorded(model, tokens, ["resid_pre", grid.site])
     at_base = measure(metric, logits)
-    values, unchanged = grid.run(
-        model, metric, streams, lambda name: torch.zeros_like(streams[name]), at_base, progress
-    )
+    nothing = {name: torch.zeros_like(value) for name, value in streams.items()}
+    values, unchanged = grid.run(model, metric, streams, nothing, at_base, progress)
     return grid.result(values, at_base, torch.empty(0), "ablate", unchanged)
 
 
@@ -221,7 +220,7 @@ class _Grid:
         metric: MetricLike,
         streams: ActivationCache,
         source: Mapping[str, Tensor],
-        at_base: Float[Tensor, "example"],
+        at_base: Float[Tensor, " example"],
         progress: bool,
     ) -> tuple[Float[Tensor, "layer cell example"], Bool[Tensor, "layer cell"]]:
         """The metric of every cell, and which cells change nothing. These are the base run and are not run again."""

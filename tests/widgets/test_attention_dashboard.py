@@ -65,6 +65,38 @@ def test_only_the_layer_that_is_looked_at_is_computed(weights):
     assert widget._tokens == ["␣0", "␣1", "␣2", "␣3"]
 
 
+def test_heads_of_one_layer_compute_it_once(weights):
+    lazy = Lazy(weights)
+    widget = AttentionDashboard.from_weights(["a"] * 4, lazy, layer=1)
+    lazy.looked.clear()
+    for head in (1, 0, 1):
+        widget.head = head
+        np.testing.assert_array_equal(shown_pattern(widget), weights[1, head].numpy())
+    assert lazy.looked == []
+    widget.layer = 2
+    widget.layer = 1  # only one layer is kept
+    assert lazy.looked == [2, 1]
+    assert len(widget._patterns._kept) == 1
+
+
+def test_a_look_that_fails_is_told_and_gets_over(weights):
+    broken = Lazy([weights[0], torch.zeros(2, 3, 3), weights[2]])
+    widget = AttentionDashboard.from_weights(["a"] * 4, broken)
+    before = widget._pattern
+    with pytest.raises(InputError, match="over 3 queries"):
+        widget.layer = 1
+    assert widget._failed[:2] == [1, 0]
+    assert widget._failed[2].startswith("InputError: Layer 1 is over 3 queries and 3 keys")
+    assert (widget._pattern, widget._shown) == (before, [0, 0])
+    widget.layer = 0
+    assert (widget._failed, widget._pattern) == ([], before)
+    with pytest.raises(InputError):
+        widget.layer = 1
+    widget.layer = 2
+    assert widget._failed == []
+    np.testing.assert_array_equal(shown_pattern(widget), weights[2, 0].numpy())
+
+
 @pytest.mark.parametrize("tokens", ["a b c d", torch.arange(4), torch.arange(8).reshape(2, 4)])
 def test_text_and_tensors(weights, tokens):
     assert len(AttentionDashboard(Model(weights[:, None].expand(3, 2, 2, 4, 4)), tokens)._tokens) == 4
@@ -165,7 +197,7 @@ def test_html_takes_along_what_is_named(weights, tmp_path):
 
 def test_each_layer_is_computed_once_for_the_file(weights):
     lazy = Lazy(weights)
-    widget = AttentionDashboard.from_weights(["a"] * 4, lazy)
+    widget = AttentionDashboard.from_weights(["a"] * 4, lazy, layer=2)
     lazy.looked.clear()
     widget.to_html()
     assert lazy.looked == [0, 1, 2]

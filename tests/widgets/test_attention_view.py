@@ -139,6 +139,24 @@ def test_choosing_a_head_asks_for_it_and_waits(stand_in, causal, ioi):
     assert page.get_by_test_id("attention-canvas").get_attribute("aria-label").endswith("layer 0, head 1")
 
 
+def test_a_pattern_that_could_not_be_had(stand_in, causal, ioi):
+    page, pattern = stand_in(), causal(1, 1, 14)[0, 0]
+    open_view(page, ioi, pattern)
+    error, root = page.get_by_test_id("error"), page.locator(".wb-attention")
+    page.get_by_test_id("layer-select").select_option("2")
+    page.evaluate("shown[0].receive({traits: {_failed: [2, 0, 'InputError: <b>no</b>']}})")
+    assert error.text_content() == (
+        "Layer 2, head 0 could not be computed (InputError: <b>no</b>). Still shown: layer 0, head 0."
+    )
+    assert root.get_attribute("aria-busy") == "false"
+    check_readout(page, ioi, pattern, 13)
+    page.get_by_test_id("layer-select").select_option("1")
+    assert error.text_content() == ""
+    assert root.get_attribute("aria-busy") == "true"
+    page.evaluate("(m) => shown[0].receive(m)", message(pattern, 1, 0))
+    assert root.get_attribute("aria-busy") == "false"
+
+
 def test_the_kernel_can_choose_too(stand_in, causal, ioi):
     page, pattern = stand_in(), causal(1, 1, 14)[0, 0]
     open_view(page, ioi, pattern)

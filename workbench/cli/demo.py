@@ -56,7 +56,7 @@ def demo(
         _print(found)
 
 
-def strongest(result: SweepResult, n: int = 10) -> list[dict[str, Any]]:
+def strongest(result: SweepResult, n: int = 10) -> list[dict[Any, Any]]:
     """The cells with the largest effects of either sign, largest first."""
     table = result.to_dataframe().drop(columns="example")
     order = table["effect"].abs().sort_values(ascending=False, kind="stable").index[:n]

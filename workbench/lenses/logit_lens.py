@@ -62,7 +62,8 @@ def logit_lens(model: HookedTransformer, tokens: TextLike, top_k: int = 10) -> L
 
 
 def _top(logits: Float[Tensor, "batch pos vocab"], k: int) -> tuple[Tensor, Tensor]:
-    return tuple(logits.float().log_softmax(-1).topk(k, dim=-1))
+    best = logits.float().log_softmax(-1).topk(k, dim=-1)
+    return best.values, best.indices
 
 
 def _texts(model: HookedTransformer, ids: list[int]) -> list[str]:

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from einops import rearrange
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from ..sites import Place, Site
-from ..spec import ComponentSpec
+from ..sites import Place
+from ..spec import Component, ComponentSpec
 from .linear import Linear, WriteLinear
 from .masks import Visibility
 from .memory import Kept
@@ -30,10 +30,11 @@ from .positions import NoRotary, RotarySpec
 from .precision import at_least_float32
 
 
-class Attention(nn.Module):
+class Attention(Component):
     """Query head h reads key-value head h // (n_heads / n_kv_heads) (Ainslie et al. 2023)."""
 
-    looked_at = ("k",)
+    looked_at: tuple[str, ...] = ("k",)
+    window: int | None
 
     def __init__(self, spec: AttentionSpec, d_model: int, place: Place):
         super().__init__()
@@ -55,11 +56,8 @@ class Attention(nn.Module):
         self.hook_attn_scores = place.site("hook_attn_scores", "batch head query key", width=q_and_k, head=heads)
         self.hook_pattern = place.site("hook_pattern", "batch head query key", width=q_and_k, head=heads)
         self.hook_z = place.site("hook_z", "batch pos head d_head", head=heads, d_head=d_head)
-
-    @property
-    def sites(self) -> list[Site]:
-        projected = [self.hook_q, self.hook_k, self.hook_v, *self.rotary.sites]
-        return [*projected, self.hook_attn_scores, self.hook_pattern, self.hook_z]
+        projected = (self.hook_q, self.hook_k, self.hook_v, *self.rotary.sites)
+        self.sites = (*projected, self.hook_attn_scores, self.hook_pattern, self.hook_z)
 
     # Weights per head, as views of the parameters.
 
@@ -98,7 +96,7 @@ class Attention(nn.Module):
         return self._bias_per_head(self.v)
 
     @property
-    def b_O(self) -> Float[Tensor, d_model]:
+    def b_O(self) -> Float[Tensor, " d_model"]:
         return self.o.bias_or_zeros()
 
     def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:

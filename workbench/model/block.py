@@ -10,21 +10,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..sites import Place, Site
-from ..spec import ComponentSpec, LayerSpec
+from ..spec import Component, ComponentSpec, LayerSpec
 from .pass_ import Pass
 
 Stream = Float[Tensor, "batch pos d_model"]
 
 
-class Block(nn.Module):
+class Block(Component):
     """A layer of the model: stream in, stream out. A subclass is a wiring."""
 
-    attn: nn.Module
-    mlp: nn.Module
-    sites: list[Site]
+    attn: Component
+    mlp: Component
 
     def forward(self, x: Stream, at: Pass) -> Stream:
         raise TypeError(f"{type(self).__name__} is not a wiring: it lacks a forward")

@@ -9,19 +9,19 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..sites import Place, Site
-from ..spec import ComponentSpec
+from ..sites import Place
+from ..spec import Component, ComponentSpec
 from .pass_ import Pass
 
 
-class TokenEmbedding(nn.Module):
+class TokenEmbedding(Component):
     """A vector for each token; the first write to the stream."""
 
     def __init__(self, vocab_size: int, d_model: int, place: Place):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, d_model))
         self.hook_embed = place.site("hook_embed", "batch pos d_model", d_model=d_model)
-        self.sites: list[Site] = [self.hook_embed]
+        self.sites = (self.hook_embed,)
 
     def forward(self, tokens: Int[Tensor, "batch pos"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
         return at(self.hook_embed, F.embedding(tokens, self.weight))
@@ -38,7 +38,7 @@ class TokenEmbeddingSpec(ComponentSpec):
         return TokenEmbedding(self.vocab_size, d_model, place)
 
 
-class Unembedding(nn.Module):
+class Unembedding(Component):
     """logits = W_U^T x + b_U, with a matrix of its own."""
 
     bias: Tensor | None
@@ -55,11 +55,11 @@ class Unembedding(nn.Module):
         return F.linear(x, self.weight, self.bias)
 
     @property
-    def b_U(self) -> Float[Tensor, vocab]:
+    def b_U(self) -> Float[Tensor, " vocab"]:
         return self.weight.new_zeros(len(self.weight)) if self.bias is None else self.bias
 
 
-class TiedUnembedding(nn.Module):
+class TiedUnembedding(Component):
     """logits = W_E x: the embedding read backwards."""
 
     weight: Tensor
@@ -72,7 +72,7 @@ class TiedUnembedding(nn.Module):
         return F.linear(x, self.weight)
 
     @property
-    def b_U(self) -> Float[Tensor, vocab]:
+    def b_U(self) -> Float[Tensor, " vocab"]:
         return self.weight.new_zeros(len(self.weight))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 class Linear(nn.Linear):
     """y = W x + b."""
 
-    def bias_or_zeros(self) -> Float[Tensor, out]:
+    def bias_or_zeros(self) -> Float[Tensor, " out"]:
         return self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
 
 

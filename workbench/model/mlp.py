@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from ..errors import nearest
-from ..sites import Place, Site
-from ..spec import ComponentSpec
+from ..sites import Place
+from ..spec import Component, ComponentSpec
 from .linear import Linear, WriteLinear
 from .pass_ import Pass
 
@@ -30,7 +30,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-class FeedForward(nn.Module):
+class FeedForward(Component):
     """What plain and gated feed-forward share: their weights in the field's layout, as views."""
 
     in_: Linear
@@ -45,11 +45,11 @@ class FeedForward(nn.Module):
         return self.out.weight.T
 
     @property
-    def b_in(self) -> Float[Tensor, d_mlp]:
+    def b_in(self) -> Float[Tensor, " d_mlp"]:
         return self.in_.bias_or_zeros()
 
     @property
-    def b_out(self) -> Float[Tensor, d_model]:
+    def b_out(self) -> Float[Tensor, " d_model"]:
         return self.out.bias_or_zeros()
 
 
@@ -63,7 +63,7 @@ class MLP(FeedForward):
         self.out = WriteLinear(spec.d_mlp, d_model, bias=spec.bias)
         self.hook_pre = place.site("hook_pre", "batch pos d_mlp", d_mlp=spec.d_mlp)
         self.hook_post = place.site("hook_post", "batch pos d_mlp", d_mlp=spec.d_mlp)
-        self.sites: list[Site] = [self.hook_pre, self.hook_post]
+        self.sites = (self.hook_pre, self.hook_post)
 
     def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
         pre = at(self.hook_pre, self.in_(x))
@@ -83,7 +83,7 @@ class GatedMLP(FeedForward):
         self.hook_pre = place.site("hook_pre", "batch pos d_mlp", d_mlp=spec.d_mlp)
         self.hook_pre_linear = place.site("hook_pre_linear", "batch pos d_mlp", d_mlp=spec.d_mlp)
         self.hook_post = place.site("hook_post", "batch pos d_mlp", d_mlp=spec.d_mlp)
-        self.sites: list[Site] = [self.hook_pre, self.hook_pre_linear, self.hook_post]
+        self.sites = (self.hook_pre, self.hook_pre_linear, self.hook_post)
 
     def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
         pre = at(self.hook_pre, self.gate(x))

@@ -14,13 +14,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ..sites import Place, Site
-from ..spec import ComponentSpec
+from ..sites import Place
+from ..spec import Component, ComponentSpec
 from .pass_ import Pass
 from .precision import at_least_float32
 
 
-class Norm(nn.Module):
+class Norm(Component):
     """What every norm does; a subclass says how to centre and what to divide by."""
 
     def __init__(self, d_model: int, eps: float, place: Place):
@@ -30,10 +30,7 @@ class Norm(nn.Module):
         self.hook_scale = place.site("hook_scale", "batch pos 1", width=1)
         self.hook_normalized = place.site("hook_normalized", "batch pos d_model", d_model=d_model)
         self.hook_out = place.site("hook_out", "batch pos d_model", d_model=d_model)
-
-    @property
-    def sites(self) -> list[Site]:
-        return [self.hook_scale, self.hook_normalized, self.hook_out]
+        self.sites = (self.hook_scale, self.hook_normalized, self.hook_out)
 
     @abstractmethod
     def center(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:

@@ -11,28 +11,26 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ..sites import Place, Site
-from ..spec import ComponentSpec, Spec
+from ..sites import Place
+from ..spec import Component, ComponentSpec, Spec
 from .pass_ import Pass
 
 
-class LearnedPositions(nn.Module):
+class LearnedPositions(Component):
     """A vector for each position, added to the embedding (GPT-2)."""
 
     def __init__(self, n_ctx: int, d_model: int, place: Place):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(n_ctx, d_model))
         self.hook_pos_embed = place.site("hook_pos_embed", "batch pos d_model", d_model=d_model)
-        self.sites: list[Site] = [self.hook_pos_embed]
+        self.sites = (self.hook_pos_embed,)
 
     def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
         return x + at(self.hook_pos_embed, self.weight[at.positions.clamp(min=0)])
 
 
-class NoPositions(nn.Module):
+class NoPositions(Component):
     """Nothing is added: position enters elsewhere, or not at all."""
-
-    sites: tuple[Site, ...] = ()
 
     def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
         return x
@@ -69,7 +67,7 @@ def rotate_halves(
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x.dtype)
 
 
-class Rotary(nn.Module):
+class Rotary(Component):
     """Rotates queries and keys, so that their product depends on the distance only (Su et al. 2021)."""
 
     def __init__(self, spec: RotarySpec, n_heads: int, n_kv_heads: int, d_head: int, place: Place):
@@ -77,7 +75,7 @@ class Rotary(nn.Module):
         self.spec, self.d_head = spec, d_head
         self.hook_rot_q = place.site("hook_rot_q", "batch pos head d_head", head=n_heads, d_head=d_head)
         self.hook_rot_k = place.site("hook_rot_k", "batch pos kv_head d_head", kv_head=n_kv_heads, d_head=d_head)
-        self.sites: list[Site] = [self.hook_rot_q, self.hook_rot_k]
+        self.sites = (self.hook_rot_q, self.hook_rot_k)
 
     def forward(self, q: Tensor, k: Tensor, at: Pass) -> tuple[Tensor, Tensor]:
         cos, sin = at.once(
@@ -90,10 +88,8 @@ class Rotary(nn.Module):
         )
 
 
-class NoRotary(nn.Module):
+class NoRotary(Component):
     """Queries and keys as they are."""
-
-    sites: tuple[Site, ...] = ()
 
     def forward(self, q: Tensor, k: Tensor, at: Pass) -> tuple[Tensor, Tensor]:
         return q, k

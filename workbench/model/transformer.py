@@ -7,19 +7,21 @@ logits = unembed(ln_final(x))
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from ..sites import Place, Site, Sites
-from ..spec import ModelSpec
+from ..sites import Place, Sites
+from ..spec import Component, ModelSpec
+from .block import Block
 from .pass_ import Pass
 from .positions import NoPositions
 
 
-class NoNorm(nn.Module):
+class NoNorm(Component):
     """The stream as it is."""
-
-    sites: tuple[Site, ...] = ()
 
     def forward(self, x: Tensor, at: Pass) -> Tensor:
         return x
@@ -28,7 +30,9 @@ class NoNorm(nn.Module):
 class Transformer(nn.Module):
     """A decoder-only transformer built from its spec. Nothing of a run stays on it."""
 
-    blocks: nn.ModuleList
+    if TYPE_CHECKING:  # as in Component
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, spec: ModelSpec):
         super().__init__()
@@ -36,13 +40,12 @@ class Transformer(nn.Module):
         self.spec = spec
         self.embedding = spec.embed.build(d_model, here)
         self.pos_embedding = spec.pos_embed.build(d_model, here) if spec.pos_embed else NoPositions()
-        self.blocks = nn.ModuleList(
-            layer.build(d_model, here.inside(f"blocks.{index}", index)) for index, layer in enumerate(spec.layers)
-        )
+        blocks = [layer.build(d_model, here.inside(f"blocks.{at}", at)) for at, layer in enumerate(spec.layers)]
+        self.blocks = cast(Sequence[Block], nn.ModuleList(blocks))
         self.ln_final = spec.ln_final.build(d_model, here.inside("ln_final")) if spec.ln_final else NoNorm()
         self.unembedding = spec.unembed.build(d_model, here)
         self.unembedding.tie(self.embedding)
-        inside = [site for block in self.blocks for site in block.sites]
+        inside = [site for block in blocks for site in block.sites]
         self.sites = Sites([*self.embedding.sites, *self.pos_embedding.sites, *inside, *self.ln_final.sites])
 
     def embed(self, tokens: Int[Tensor, "batch pos"], at: Pass) -> Float[Tensor, "batch pos d_model"]:

@@ -2,7 +2,8 @@
 //
 // `render` is an anywidget view. Its model has `layer`, `head`, `query` (locked position, -1 for none), the
 // visible token texts `_tokens`, the choices `_layers` and `_heads`, and one pattern: `_pattern` (bytes),
-// `_coding` ({dtype, half}) and `_shown` ([layer, head] it belongs to). Pointing at things stays in here.
+// `_coding` ({dtype, half}) and `_shown` ([layer, head] it belongs to). `_failed` ([layer, head, why]) says
+// which pattern could not be had. Pointing at things stays in here.
 // Token text is foreign text: it goes in as text nodes and never as HTML.
 
 const SIDE = 440; // px of the pattern's side, at most
@@ -41,7 +42,13 @@ export function render({ model, el }) {
     view.head.value = model.get("head");
     const [layer, head] = model.get("_shown");
     view.canvas.setAttribute("aria-label", `Attention pattern of layer ${layer}, head ${head}`);
-    view.root.setAttribute("aria-busy", layer !== model.get("layer") || head !== model.get("head"));
+    const chosen = (l, h) => l === model.get("layer") && h === model.get("head");
+    const [failedLayer, failedHead, why] = model.get("_failed") ?? [];
+    const failed = chosen(failedLayer, failedHead);
+    view.error.textContent = failed
+      ? `Layer ${failedLayer}, head ${failedHead} could not be computed (${why}). Still shown: layer ${layer}, head ${head}.`
+      : "";
+    view.root.setAttribute("aria-busy", !failed && !chosen(layer, head));
   }
 
   function newPattern() {
@@ -124,7 +131,7 @@ export function render({ model, el }) {
   view.canvas.addEventListener("click", (event) => overCell(event, toggle));
   view.canvas.addEventListener("pointerleave", leave);
 
-  const listeners = { "change:layer": showChoice, "change:head": showChoice, "change:_shown": newPattern, "change:query": refresh };
+  const listeners = { "change:layer": showChoice, "change:head": showChoice, "change:_shown": newPattern, "change:_failed": showChoice, "change:query": refresh };
   for (const [name, listener] of Object.entries(listeners)) model.on(name, listener);
   const unwatch = watchTheme(redraw);
   const attached = new ResizeObserver(() => colours ?? redraw()); // a notebook attaches a view after drawing it
@@ -218,16 +225,18 @@ function build(tokens, layers, heads) {
   );
   const readout = element("div", { class: "wb-readout", "data-testid": "readout" });
   const live = element("div", { class: "wb-live", "aria-live": "polite" });
+  const error = element("div", { class: "wb-error", role: "alert", "data-testid": "error" });
   const root = element(
     "div",
     { class: "wb-attention", "data-lm-suppress-shortcuts": "true" }, // keys are ours while we have the focus
     element("div", { class: "wb-bar" }, element("label", {}, "Layer ", layer), element("label", {}, "Head ", head),
       element("span", { class: "wb-hint" }, "hover a token · click to lock")),
+    error,
     element("div", { class: "wb-body" }, element("div", { class: "wb-map" }, canvas, row, cell),
       element("div", { class: "wb-side" }, strip, readout)),
     live,
   );
-  return { root, layer, head, canvas, row, cell, strip, options, readout, live };
+  return { root, layer, head, canvas, row, cell, strip, options, readout, live, error };
 }
 
 function showTokens(view, weights, colours, q, locked, source) {

@@ -45,6 +45,7 @@ class AttentionDashboard(anywidget.AnyWidget):
     _pattern = traitlets.Bytes().tag(sync=True)
     _coding = traitlets.Dict().tag(sync=True)
     _shown = traitlets.List(traitlets.Int()).tag(sync=True)
+    _failed = traitlets.List().tag(sync=True)  # [layer, head, why] of a look that failed, or nothing
 
     _patterns: Patterns
 
@@ -97,10 +98,16 @@ class AttentionDashboard(anywidget.AnyWidget):
 
     def _send_pattern(self, _: Any) -> None:
         if self._shown == [self.layer, self.head]:
+            self._failed = []
             return
-        coding, data = encode(self._patterns.head(self.layer, self.head))
+        try:
+            coding, data = encode(self._patterns.head(self.layer, self.head))
+        except Exception as error:  # who turns the view sees no traceback: the view tells, and Python's setter too
+            self._failed = [self.layer, self.head, f"{type(error).__name__}: {error}"]
+            raise
         with self.hold_sync():  # one message, so that no view ever has bytes it would misread
             self._coding, self._pattern, self._shown = coding.to_json(), data, [self.layer, self.head]
+            self._failed = []
 
     @validate("layer")
     def _existing_layer(self, proposal: Any) -> int:

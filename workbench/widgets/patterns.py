@@ -1,12 +1,13 @@
 """What a dashboard looks at: the tokens of one text and, one head at a time, its attention patterns.
 
-Nothing is computed before it is asked for: `Patterns.layer` and `Patterns.head` index one layer.
+Nothing is computed before it is asked for: `Patterns.layer` and `Patterns.head` index one layer. The layer last
+looked at is kept, so that walking through its heads computes it once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ class Patterns:
     layers: Sequence[Any]
     n_heads: int
     example: int = 0
+    _kept: dict[int, Array] = field(default_factory=dict, init=False, repr=False, compare=False)  # at most one layer
 
     @property
     def n_layers(self) -> int:
@@ -32,6 +34,12 @@ class Patterns:
     def layer(self, layer: int) -> Array:
         """[head, query, key] in float32; InputError where the layer does not exist or does not fit."""
         self.check("layer", layer, self.n_layers)
+        if layer not in self._kept:
+            self._kept.clear()  # before the next is computed: two at once would be twice the memory
+            self._kept[layer] = self._computed(layer)
+        return self._kept[layer]
+
+    def _computed(self, layer: int) -> Array:
         with torch.no_grad():
             heads = one_example(self.layers[layer], self.example)
         self._check_shape(layer, heads)
