@@ -102,15 +102,18 @@ class ActivationCache(Mapping[str, Tensor]):
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> ActivationCache:
         """A cache of the same values on another device or in another dtype."""
-        values, looked = self._values, self._looked
+        if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise KindError(f"dtype is {dtype!r}; a floating torch.dtype is wanted")
+        if isinstance(device, torch.dtype):
+            raise KindError(f"device is {device}; give a dtype by its name, to(dtype={device})")
+        values, looked, positions = self._values, self._looked, self.positions
         if dtype is not None:  # what is computed on look would come in the run's dtype, so it is looked at now
             values, looked = dict(self.items()), {}
         if device is not None:
+            positions = positions.to(device)
             looked = {name: attended.to(device) for name, attended in looked.items()}
         moved = {name: value.to(device=device, dtype=dtype) for name, value in values.items()}
-        return ActivationCache(
-            moved, list(self._sites), self.positions, self._model, looked, self._rows, self.has_batch_dim
-        )
+        return ActivationCache(moved, list(self._sites), positions, self._model, looked, self._rows, self.has_batch_dim)
 
     def remove_batch_dim(self) -> ActivationCache:
         """A cache of the only example, its values without the batch axis. InputError for several examples."""
@@ -147,7 +150,7 @@ class ActivationCache(Mapping[str, Tensor]):
             positions = values.pop("positions")
             values = {site.name: values[site.name] for site in sites}
             return cls(values, sites, positions, model, has_batch_dim=bool(described["has_batch_dim"]))
-        except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        except (SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise LoadError(f"{str(path)!r} is not a saved cache or is damaged: {error}") from None
 
     # What a stream makes possible
@@ -210,7 +213,7 @@ class ActivationCache(Mapping[str, Tensor]):
         mlp_input: bool,
         return_labels: bool,
     ):
-        stack = torch.stack([decompose.at_positions(part, pos_slice, -2) for part in parts.values()])
+        stack = decompose.stacked([decompose.at_positions(part, pos_slice, -2) for part in parts.values()])
         if apply_ln:
             stack = self.apply_ln_to_stack(stack, layer, mlp_input, pos_slice)
         return (stack, list(parts)) if return_labels else stack
@@ -218,7 +221,7 @@ class ActivationCache(Mapping[str, Tensor]):
     def stack_activation(self, activation_name: str, layer: int | None = None, sublayer_type: str | None = None):
         """One site of every layer before `layer`, stacked: [layer ...]."""
         short = f"{sublayer_type}.{activation_name}" if sublayer_type else activation_name
-        return torch.stack([self[short, index] for index in range(decompose.last_layer(self, layer))])
+        return decompose.stacked([self[short, index] for index in range(decompose.last_layer(self, layer))])
 
     def apply_ln_to_stack(
         self,
@@ -235,8 +238,13 @@ class ActivationCache(Mapping[str, Tensor]):
         The reader is attention in `layer`, its feed-forward with mlp_input, or the final norm (None). Linear, since
         the scale is the run's own: the parts of a stream sum to the norm's output less its bias. recompute_ln takes
         each component's own scale instead.
+
+        pos_slice is the one that the stack was made with; batch_slice chooses examples here. A stack without a batch
+        axis is told by has_batch_dim=False, and batch_slice then says which example it is.
         """
-        return decompose.apply_norm(self, residual_stack, layer, mlp_input, pos_slice, batch_slice, recompute_ln)
+        return decompose.apply_norm(
+            self, residual_stack, layer, mlp_input, pos_slice, batch_slice, has_batch_dim, recompute_ln
+        )
 
     def logit_attrs(
         self,
@@ -251,8 +259,8 @@ class ActivationCache(Mapping[str, Tensor]):
 
         Biases of the final norm and of the unembedding are nobody's part and are left out.
         """
-        normed = self.apply_ln_to_stack(residual_stack, None, False, pos_slice, batch_slice)
-        return decompose.onto_logits(self, normed, tokens, incorrect_tokens, batch_slice)
+        normed = self.apply_ln_to_stack(residual_stack, None, False, pos_slice, batch_slice, has_batch_dim)
+        return decompose.onto_logits(self, normed, tokens, incorrect_tokens, batch_slice, has_batch_dim)
 
     def head_results(self, layer: int) -> Float[Tensor, "*batch pos head d_model"]:
         """z W_O of each head; with b_O they sum to attention's output before any output norm."""

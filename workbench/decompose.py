@@ -16,6 +16,7 @@ from torch import Tensor
 
 from .errors import InputError, KindError, SiteError
 from .model.norms import Norm
+from .model.precision import at_least_float32
 from .model.transformer import NoNorm
 from .tokenizer import Tokenizer
 
@@ -101,14 +102,43 @@ def heads(cache: ActivationCache, layer: int | None, incl_remainder: bool) -> di
     return parts
 
 
+def stacked(parts: Sequence[Tensor]) -> Tensor:
+    if not parts:
+        raise InputError("nothing was written to the stream there, so there is nothing to stack")
+    return torch.stack(list(parts))
+
+
+def as_index(index: Index) -> int | slice | Tensor | None:
+    """What a slice argument means. A tuple is (start, stop) or (start, stop, step), as in TransformerLens; a list
+    names its places."""
+    if index is None or isinstance(index, slice) or (isinstance(index, int) and not isinstance(index, bool)):
+        return index
+    try:
+        if isinstance(index, tuple):
+            return slice(*index)
+        places = torch.as_tensor(index)
+    except (TypeError, ValueError, RuntimeError):
+        places = None
+    if places is None or (places.numel() and places.dtype not in (torch.int64, torch.int32)):
+        raise KindError(f"{index!r} came; an int, a slice or a list of ints is wanted")
+    return int(places) if places.ndim == 0 else places.long()
+
+
 def at_positions(value: Tensor, index: Index, axis: int) -> Tensor:
-    """Some positions along an axis; a single one, given as an int, drops the axis."""
-    if index is None:
+    """Some places along an axis; a single one, given as an int, drops the axis."""
+    where = as_index(index)
+    if where is None:
         return value
     axis = axis % value.ndim
-    if isinstance(index, (Sequence, Tensor)):
-        index = torch.as_tensor(index, device=value.device)
-    return value[(slice(None),) * axis + (index,)]
+    if isinstance(where, Tensor):
+        where = where.to(value.device)
+    try:
+        chosen = value[(slice(None),) * axis + (where,)]
+    except IndexError:
+        raise InputError(f"{index!r} is outside the {value.shape[axis]} that there are") from None
+    if not chosen.numel():
+        raise InputError(f"{index!r} keeps none of the {value.shape[axis]} that there are")
+    return chosen
 
 
 def reader(cache: ActivationCache, layer: int | None, mlp_input: bool) -> tuple[Norm | NoNorm, str]:
@@ -127,21 +157,46 @@ def apply_norm(
     mlp_input: bool,
     pos_slice: Index,
     batch_slice: Index,
+    has_batch_dim: bool | None,
     recompute: bool,
-) -> Float[Tensor, "component *rows d_model"]:
+) -> Float[Tensor, "component *left d_model"]:
+    """In float32 or better, as norms are."""
+    has_batch_dim, batch_slice = _batch_axis(cache, has_batch_dim, batch_slice)
+    if has_batch_dim:
+        stack = at_positions(stack, batch_slice, 1)
     norm, scale_site = reader(cache, layer, mlp_input)
     if not isinstance(norm, Norm):
         return stack
-    centered = norm.center(stack)
+    if stack.shape[-1] != norm.weight.numel():
+        raise InputError(f"a stack [component ... {norm.weight.numel()}] is wanted; {list(stack.shape)} came")
+    centered = norm.center(stack.to(at_least_float32(stack)))
     if recompute:
-        scale = norm.scale(centered)
-    else:
-        stop = last_layer(cache, layer)
-        scale = cache[scale_site, None if scale_site.startswith("ln_final") else stop]
-        scale = at_positions(scale, pos_slice, -2)
-        if cache.has_batch_dim:
-            scale = at_positions(scale, batch_slice, 0)
+        return norm.gain(centered / norm.scale(centered))
+    scale = cache[scale_site, None if scale_site.startswith("ln_final") else last_layer(cache, layer)]
+    scale = at_positions(scale, pos_slice, -2)
+    if cache.has_batch_dim:
+        scale = at_positions(scale, batch_slice, 0)
+    if stack.shape[1:-1] != scale.shape[:-1]:
+        raise InputError(
+            f"the stack's rows are {list(stack.shape[1:-1])} and the recorded scale's {list(scale.shape[:-1])}; "
+            "give the pos_slice and batch_slice that the stack was made with"
+        )
     return norm.gain(centered / scale)
+
+
+def _batch_axis(cache: ActivationCache, has_batch_dim: bool | None, batch_slice: Index) -> tuple[bool, Index]:
+    """Whether a stack has a batch axis, and the examples of the cache that it is about."""
+    if not cache.has_batch_dim:
+        if has_batch_dim or batch_slice is not None:
+            raise InputError("this cache has no batch axis; leave has_batch_dim and batch_slice out")
+        return False, None
+    if has_batch_dim is None or has_batch_dim:
+        return True, batch_slice
+    if batch_slice is None and len(cache.positions) == 1:
+        return False, 0
+    if not isinstance(as_index(batch_slice), int):
+        raise InputError("a stack without a batch axis is about one example; say which with batch_slice=")
+    return False, batch_slice
 
 
 def onto_logits(
@@ -150,7 +205,9 @@ def onto_logits(
     tokens: Token,
     incorrect: Token | None,
     batch_slice: Index,
+    has_batch_dim: bool | None,
 ) -> Float[Tensor, " component *rows"]:
+    _, batch_slice = _batch_axis(cache, has_batch_dim, batch_slice)
     direction = _directions(cache, tokens, normed, batch_slice)
     if incorrect is not None:
         direction = direction - _directions(cache, incorrect, normed, batch_slice)
@@ -160,20 +217,47 @@ def onto_logits(
 def _directions(cache: ActivationCache, tokens: Token, normed: Tensor, batch_slice: Index) -> Tensor:
     """Rows of the unembedding, shaped to meet [component, batch, pos, d_model]: one for all, one per example, or one
     per example and position."""
-    ids = torch.as_tensor(_ids(cache, tokens))
-    rows = cache.model.unembedding.weight[ids.to(cache.model.unembedding.weight.device)].to(normed)
+    ids, weight = _ids(cache, tokens), cache.model.unembedding.weight
+    if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < len(weight):
+        raise InputError(f"token {tokens!r} came; the vocabulary is 0 to {len(weight) - 1}")
     if ids.ndim and cache.has_batch_dim:
-        rows = at_positions(rows, batch_slice, 0)
-    missing = normed.ndim - 1 - rows.ndim if ids.ndim == 1 and cache.has_batch_dim else 0
-    return rows.reshape(rows.shape[0], *[1] * missing, rows.shape[-1]) if missing > 0 else rows
+        if len(ids) != len(cache.positions):
+            raise InputError(f"{len(ids)} tokens came for {len(cache.positions)} examples")
+        per_example = ids.ndim == 1
+        ids = at_positions(ids, batch_slice, 0)
+        if per_example and ids.ndim:
+            ids = ids.reshape(-1, *[1] * (normed.ndim - 3))
+    rows = weight[ids.to(weight.device)].to(normed)
+    try:
+        torch.broadcast_shapes(rows.shape, normed.shape[1:])
+        fits = rows.ndim < normed.ndim
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise InputError(
+            f"tokens of shape {list(ids.shape)} came for a stack {list(normed.shape)}; one token, one per example, "
+            "or one per example and position is wanted"
+        )
+    return rows
 
 
-def _ids(cache: ActivationCache, tokens: Token) -> int | Tensor | list[int]:
-    if isinstance(tokens, (int, Tensor)):
-        return tokens
-    tokenizer = getattr(cache.model, "tokenizer", None)
-    given = [tokens] if isinstance(tokens, str) else list(tokens)
-    if tokenizer is None and any(isinstance(token, str) for token in given):
+def _ids(cache: ActivationCache, tokens: Token) -> Tensor:
+    """Ids: one [], one per example [batch], or one per example and position [batch, pos]."""
+    if isinstance(tokens, str):
+        return torch.tensor(_single(cache, tokens))
+    if isinstance(tokens, (list, tuple)):
+        tokens = [_single(cache, token) if isinstance(token, str) else token for token in tokens]
+    try:
+        ids = torch.as_tensor(tokens)
+    except (TypeError, ValueError, RuntimeError):
+        ids = None
+    if ids is None or ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim > 2:
+        raise KindError(f"a token is an id, a text or a list with one per example, not {tokens!r}")
+    return ids.long()
+
+
+def _single(cache: ActivationCache, text: str) -> int:
+    tokenizer: Tokenizer | None = getattr(cache.model, "tokenizer", None)
+    if tokenizer is None:
         raise KindError("this model has no tokenizer, so tokens are given as ids and not as text")
-    ids = [cast(Tokenizer, tokenizer).single(token) if isinstance(token, str) else token for token in given]
-    return ids[0] if isinstance(tokens, str) else ids
+    return tokenizer.single(text)

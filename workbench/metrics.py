@@ -44,6 +44,9 @@ class Metric(ABC):
         """The same metric with its tokens as ids."""
 
     def at_position(self, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, "batch vocab"]:
+        if not isinstance(logits, Tensor) or logits.ndim != 3:
+            came = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise MetricError(f"a metric reads logits [batch, pos, vocab]; {came} came")
         batch, n_pos, _ = logits.shape
         pos = torch.as_tensor(self.pos, device=logits.device).expand(batch) if _fits(self.pos, batch) else None
         if pos is None or int(pos.min()) < -n_pos or int(pos.max()) >= n_pos:
@@ -101,7 +104,13 @@ def resolve(metric: MetricLike, tokenizer: Tokenizer | None) -> MetricLike:
 
 def measure(metric: MetricLike, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, " batch"]:
     """One float32 number per example, on the CPU. A callable that returns a single number measures a single example."""
-    value = torch.as_tensor(metric(logits)).detach().float().cpu()
+    returned = metric(logits)
+    try:
+        value = torch.as_tensor(returned).detach().float().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        raise MetricError(
+            f"the metric returned {type(returned).__name__}; one number per example, [{len(logits)}], is wanted"
+        ) from None
     if value.ndim == 0 and len(logits) == 1:
         value = value[None]
     if value.shape != logits.shape[:1]:
@@ -112,8 +121,11 @@ def measure(metric: MetricLike, logits: Float[Tensor, "batch pos vocab"]) -> Flo
 
 
 def _fits(given: PosLike, batch: int) -> bool:
-    size = torch.as_tensor(given)
-    return not size.is_floating_point() and (size.ndim == 0 or size.shape == (batch,))
+    try:
+        pos = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+    return pos.dtype in (torch.int64, torch.int32) and (pos.ndim == 0 or pos.shape == (batch,))
 
 
 def _picked(logits: Float[Tensor, "batch vocab"], token: TokenLike) -> Float[Tensor, " batch"]:
@@ -135,7 +147,7 @@ def _ids(token: TokenLike, tokenizer: Tokenizer | None) -> Int[Tensor, " *exampl
         ids = torch.tensor([_id(one, tokenizer) for one in token])
     else:
         raise KindError(f"a token is an id, a text or a list with one per example, not {token!r}")
-    if ids.is_floating_point() or ids.ndim > 1:
+    if ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim > 1:
         raise KindError(f"token ids are whole numbers, one or [example]; {ids.dtype} of shape {list(ids.shape)} came")
     return ids.long()
 

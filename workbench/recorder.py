@@ -11,7 +11,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from .cache import ActivationCache
-from .errors import InputError, KindError, TooLargeError, size_text
+from .decompose import as_index
+from .errors import InputError, TooLargeError, size_text
 from .inputs import Text
 from .model.pass_ import Attended
 from .model.transformer import Transformer
@@ -43,6 +44,10 @@ class CacheRecorder:
         self._values: dict[str, Tensor] = {}
         if grad and self.device != text.tokens.device:
             raise InputError("grad=True keeps the run's own tensors, which cannot be moved; leave device out")
+        if grad and self.rows is not None and len(self.rows.unique()) < len(self.rows):
+            raise InputError(
+                f"pos_slice {pos_slice!r} names a position twice; its gradient would be split between them"
+            )
 
     def keep(self, site: Site, value: Tensor) -> Tensor:
         if site.name not in self.wanted:
@@ -105,13 +110,11 @@ def position_index(pos_slice: PosSlice, n_pos: int) -> Int[Tensor, " kept"] | No
     """The positions that a `pos_slice` keeps; None for all. An int keeps one, and the axis stays."""
     if pos_slice is None:
         return None
-    whole = torch.arange(n_pos)
-    index = whole[pos_slice] if isinstance(pos_slice, slice) else torch.as_tensor(pos_slice).reshape(-1)
-    if index.dtype not in (torch.int64, torch.int32):
-        raise KindError(f"pos_slice is {pos_slice!r}; an int, a slice or a list of positions is wanted")
+    where = as_index(pos_slice)
+    index = torch.arange(n_pos)[where] if isinstance(where, slice) else torch.as_tensor(where).reshape(-1)
     if index.numel() == 0 or int(index.min()) < -n_pos or int(index.max()) >= n_pos:
         raise InputError(f"pos_slice {pos_slice!r} keeps no position or one outside the text, which has {n_pos}")
-    return index.long() % n_pos
+    return index % n_pos
 
 
 def _position_axis(site: Site) -> int:

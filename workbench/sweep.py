@@ -22,7 +22,7 @@ from .cache import ActivationCache
 from .errors import InputError, InterventionError
 from .hooked import HookedTransformer
 from .hooks import At
-from .inputs import TextLike
+from .inputs import TextLike, read_text
 from .interventions._base import Choice, Region, region_of, within
 from .metrics import MetricLike, measure, resolve
 from .sites import Site
@@ -49,6 +49,7 @@ class SweepResult:
     values:    [example, *axes] the metric of the edited run.
     axes:      the grid's axes, e.g. ("layer", "pos").
     labels:    for each axis, what its places are called: numbers, or tokens for positions.
+    places:    for each axis, the numbers of its places.
     clean, corrupted: [example] the metric of the untouched runs; for an ablation corrupted is empty.
     site, direction:  what was changed; "denoise", "noise" or "ablate".
     unchanged: [*axes] where the new values equalled the old ones, so that nothing could happen.
@@ -57,6 +58,7 @@ class SweepResult:
     values: Float[Tensor, " example *axes"]
     axes: tuple[str, ...]
     labels: dict[str, tuple[str, ...]]
+    places: dict[str, tuple[int, ...]]
     clean: Float[Tensor, " example"]
     corrupted: Float[Tensor, " *example"]
     site: str
@@ -94,16 +96,14 @@ class SweepResult:
         return (self.values - base[over]) / _or_nan(other - base)[over]
 
     def to_dataframe(self) -> pd.DataFrame:
-        """Long form: one row per example and cell, with value and effect."""
+        """Long form: one row per example and cell, with value and effect; tokens, where positions are named by them."""
         import pandas as pd  # slow to import, and few programs ask for a table
 
-        cells = product(range(len(self.values)), *(range(len(self.labels[axis])) for axis in self.axes))
+        cells = product(range(len(self.values)), *(self.places[axis] for axis in self.axes))
         index = pd.DataFrame(list(cells), columns=["example", *self.axes])
-        for axis in self.axes:
-            if axis == "pos":
-                index["token"] = [self.labels["pos"][place] for place in index["pos"]]
-            else:
-                index[axis] = [int(self.labels[axis][place]) for place in index[axis]]
+        if "pos" in self.axes and self.labels["pos"] != _numbers(self.places["pos"]):
+            token_of = dict(zip(self.places["pos"], self.labels["pos"], strict=True))
+            index["token"] = index["pos"].map(token_of)
         return index.assign(value=self.values.flatten().numpy(), effect=self.effect_each.flatten().numpy())
 
     def figure(self) -> go.Figure:
@@ -133,20 +133,21 @@ def activation_patching(
     over:  the grid's axes; what is not an axis is patched as a whole.
     layers, heads, positions: sweep these only.
 
-    clean and corrupted are texts or tokens of equal length, one pair or a batch of pairs. (Heimersheim and Nanda
+    clean and corrupted are texts or tokens, one pair or a batch of pairs, all of equal length. (Heimersheim and Nanda
     2024 discuss what each direction shows.)
     """
     if direction not in ("denoise", "noise"):
         raise InputError(f"direction is {direction!r}; 'denoise' or 'noise' is wanted")
-    grid = _Grid.of(model, site, over, layers, heads, positions, _pair(model, clean, corrupted))
+    on_clean, on_corrupted = _pair(model, clean, corrupted)
+    grid = _Grid.of(model, site, over, layers, heads, positions, on_clean)
     metric = resolve(metric, model.tokenizer)
-    base, other = (corrupted, clean) if direction == "denoise" else (clean, corrupted)
-    base_logits, streams = _recorded(model, base, ["resid_pre", grid.site])
-    other_logits, source = _recorded(model, other, grid.site)
-    at_base, at_other = measure(metric, base_logits), measure(metric, other_logits)
-    values, unchanged = grid.run(model, metric, streams, source, at_base, progress)
-    on_clean, on_corrupted = (at_other, at_base) if direction == "denoise" else (at_base, at_other)
-    return grid.result(values, on_clean, on_corrupted, direction, unchanged)
+    tokens, others = (on_corrupted, on_clean) if direction == "denoise" else (on_clean, on_corrupted)
+    logits, base, streams = _recorded(model, tokens, grid.sites)
+    other_logits, other = model.run_with_cache(others, names_filter=list(grid.sites))
+    at_base, at_other = measure(metric, logits), measure(metric, other_logits)
+    values, unchanged = grid.run(model, metric, streams, base, other, at_base, progress)
+    of_clean, of_corrupted = (at_other, at_base) if direction == "denoise" else (at_base, at_other)
+    return grid.result(values, of_clean, of_corrupted, direction, unchanged)
 
 
 def ablate(
@@ -167,12 +168,13 @@ def ablate(
     """
     if kind != "zero":
         raise InputError(f"kind is {kind!r}; 'zero' is what can be ablated with")
-    grid = _Grid.of(model, site, over, layers, heads, positions, model.to_tokens(tokens))
+    ids = _tokens(model, tokens)
+    grid = _Grid.of(model, site, over, layers, heads, positions, ids)
     metric = resolve(metric, model.tokenizer)
-    logits, streams = _recorded(model, tokens, ["resid_pre", grid.site])
+    logits, base, streams = _recorded(model, ids, grid.sites)
     at_base = measure(metric, logits)
-    nothing = {name: torch.zeros_like(value) for name, value in streams.items()}
-    values, unchanged = grid.run(model, metric, streams, nothing, at_base, progress)
+    nothing = {name: torch.zeros_like(value) for name, value in base.items()}
+    values, unchanged = grid.run(model, metric, streams, base, nothing, at_base, progress)
     return grid.result(values, at_base, torch.empty(0), "ablate", unchanged)
 
 
@@ -185,6 +187,7 @@ class _Grid:
     axes: tuple[str, ...]
     cells: tuple[tuple[Choice, Choice], ...]  # positions and heads of each cell of a layer
     labels: dict[str, tuple[str, ...]]
+    places: dict[str, tuple[int, ...]]
 
     @classmethod
     def of(
@@ -206,33 +209,41 @@ class _Grid:
         chosen_heads = _heads(sites[0], heads)
         pos_cells = chosen_pos if "pos" in axes else [positions]
         head_cells = chosen_heads if "head" in axes else [heads]
-        names = {
-            "layer": tuple(str(found.layer) for found in sites),
-            "pos": _position_names(model, tokens, chosen_pos),
-            "head": tuple(map(str, chosen_heads)),
-        }
-        cells = tuple(product(pos_cells, head_cells))
-        return cls(site, tuple(sites), axes, cells, {axis: names[axis] for axis in axes})
+        numbers = {"layer": [found.layer or 0 for found in sites], "pos": chosen_pos, "head": chosen_heads}
+        places = {axis: tuple(numbers[axis]) for axis in axes}
+        labels = {axis: _numbers(places[axis]) for axis in axes}
+        if "pos" in axes and model.tokenizer is not None and len(tokens) == 1:
+            pieces = model.to_str_tokens(tokens)
+            labels["pos"] = tuple(pieces[position] for position in chosen_pos)
+        return cls(site, tuple(sites), axes, tuple(product(pos_cells, head_cells)), labels, places)
 
     def run(
         self,
         model: HookedTransformer,
         metric: MetricLike,
-        streams: ActivationCache,
-        source: Mapping[str, Tensor],
+        streams: Sequence[Tensor],
+        base: Mapping[str, Tensor],
+        other: Mapping[str, Tensor],
         at_base: Float[Tensor, " example"],
         progress: bool,
     ) -> tuple[Float[Tensor, "layer cell example"], Bool[Tensor, "layer cell"]]:
-        """The metric of every cell, and which cells change nothing. These are the base run and are not run again."""
+        """The metric of every cell, and which cells change nothing. These are the base run and are not run again.
+
+        streams: what enters the layer of each site. base, other: the values at the sites, as they were and as they
+        become. Hooks that a view of the model brings along may count on the rows of their text, so that there each
+        cell is a batch of its own.
+        """
         values = at_base.repeat(len(self.sites), len(self.cells), 1)
         unchanged = torch.zeros(len(self.sites), len(self.cells), dtype=torch.bool)
         with tqdm(total=unchanged.numel(), unit="cell", disable=not progress, leave=False) as bar:
-            for row, site in enumerate(self.sites):
-                stream, before, after = streams["resid_pre", site.layer], streams[site.name], source[site.name]
+            for row, (site, stream) in enumerate(zip(self.sites, streams, strict=True)):
+                before, after = base[site.name], other[site.name]
                 regions = [region_of(site, before.shape, pos, heads) for pos, heads in self.cells]
                 unchanged[row] = torch.tensor([torch.equal(before[region], after[region]) for region in regions])
                 changing = (~unchanged[row]).nonzero().flatten().tolist()
-                for cells in _batches(changing, model.spec.vocab_size * stream[..., 0].numel() * 4):
+                one_at_a_time = bool(model._view_hooks)
+                bytes_per_cell = _ROW_BYTES if one_at_a_time else model.spec.vocab_size * stream[..., 0].numel() * 4
+                for cells in _batches(changing, bytes_per_cell):
                     edits = [regions[cell] for cell in cells]
                     values[row, cells] = _edited(model, site, stream, after, edits, metric)
                     bar.update(len(cells))
@@ -247,6 +258,7 @@ class _Grid:
             values=rearrange(values, "layer cell example -> example (layer cell)").reshape(-1, *shape),
             axes=self.axes,
             labels=self.labels,
+            places=self.places,
             clean=clean,
             corrupted=corrupted,
             site=self.site,
@@ -276,8 +288,16 @@ def _edited(
     return torch.stack([measure(metric, cell) for cell in logits.split(n_examples)])
 
 
-def _recorded(model: HookedTransformer, tokens: TextLike, names: str | list[str]) -> tuple[Tensor, ActivationCache]:
-    return model.run_with_cache(tokens, names_filter=names)
+def _recorded(
+    model: HookedTransformer, tokens: Tensor, sites: Sequence[Site]
+) -> tuple[Tensor, ActivationCache, list[Tensor]]:
+    """Logits, the values at the sites, and for each site what enters its layer. That is taken before anything that a
+    view of the model does there, since a run that resumes does it again."""
+    layers = [site.layer or 0 for site in sites]
+    embedded, _ = model.run_with_cache(tokens, names_filter="embed", stop_at_layer=0)
+    before = [("resid_post", layer - 1) for layer in layers if layer]
+    logits, cache = model.run_with_cache(tokens, names_filter=[*sites, *before])
+    return logits, cache, [cache["resid_post", layer - 1] if layer else embedded for layer in layers]
 
 
 def _batches(cells: Sequence[int], bytes_per_cell: int) -> Iterator[list[int]]:
@@ -290,14 +310,14 @@ def _or_nan(denominator: Tensor) -> Tensor:
 
 
 def _axes(site: str, over: Sequence[str] | None) -> tuple[str, ...]:
-    if site not in _SITES:
+    if not isinstance(site, str) or site not in _SITES:
         raise InterventionError(f"a sweep is over {', '.join(_SITES)}; {site!r} came")
     forms = _OVER[_SITES[site]]
     if over is None:
         return forms[0]
-    axes = tuple(over)
+    axes = tuple(over) if isinstance(over, (list, tuple)) else over
     if axes not in forms:
-        raise InterventionError(f"{site!r} is swept over {' or '.join(map(str, forms))}; {axes} came")
+        raise InterventionError(f"{site!r} is swept over {' or '.join(map(str, forms))}; {over!r} came")
     return axes
 
 
@@ -310,20 +330,23 @@ def _heads(site: Site, heads: Choice) -> list[int]:
     return within(range(n_heads) if heads is None else heads, n_heads, "head")
 
 
-def _pair(model: HookedTransformer, clean: TextLike, corrupted: TextLike) -> Tensor:
-    """The clean tokens, once both texts are known to fit each other."""
-    ours, theirs = model.to_tokens(clean), model.to_tokens(corrupted)
+def _tokens(model: HookedTransformer, given: TextLike) -> Tensor:
+    text = read_text(given, model.spec, model.tokenizer, model.device)
+    if text.padded:
+        raise InputError("the texts of this batch have unequal numbers of tokens; sweep those of each length by itself")
+    return text.tokens
+
+
+def _pair(model: HookedTransformer, clean: TextLike, corrupted: TextLike) -> tuple[Tensor, Tensor]:
+    """The tokens of both, which fit each other."""
+    ours, theirs = _tokens(model, clean), _tokens(model, corrupted)
     if ours.shape != theirs.shape:
         raise InputError(
             f"clean is {ours.shape[0]} x {ours.shape[1]} tokens and corrupted {theirs.shape[0]} x {theirs.shape[1]}; "
             "patching wants pairs of equal length"
         )
-    return ours
+    return ours, theirs
 
 
-def _position_names(model: HookedTransformer, tokens: Tensor, positions: Sequence[int]) -> tuple[str, ...]:
-    """Token texts where there is one text to name them by, numbers otherwise."""
-    if model.tokenizer is None or len(tokens) > 1:
-        return tuple(map(str, positions))
-    pieces = model.to_str_tokens(tokens)
-    return tuple(pieces[position] for position in positions)
+def _numbers(places: Sequence[int]) -> tuple[str, ...]:
+    return tuple(map(str, places))

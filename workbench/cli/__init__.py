@@ -6,6 +6,7 @@ What a person got wrong is one sentence on the error stream and exit code 2, nev
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import typer
 
@@ -27,7 +28,16 @@ for command in (demo, info, fetch):
 def main() -> None:
     """The entry point of the `workbench` command."""
     try:
-        app()
-    except WorkbenchError as error:
-        print(f"workbench: {error}", file=sys.stderr)
-        sys.exit(2)
+        sys.exit(app(sys.argv[1:] or ["--help"], standalone_mode=False))
+    except (WorkbenchError, OSError) as error:
+        _refuse(str(error))
+    except Exception as error:
+        said = getattr(error, "format_message", None)  # what typer raises for a wrong command line has one
+        if said is None:
+            raise
+        _refuse(f"{str(said()).rstrip('.')}; see workbench --help")
+
+
+def _refuse(reason: str) -> NoReturn:
+    print("workbench:", " ".join(reason.split()), file=sys.stderr)
+    sys.exit(2)

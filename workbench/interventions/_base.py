@@ -5,12 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from operator import index
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from ..errors import InterventionError
+from ..errors import InterventionError, KindError
 from ..hooks import At, Hook
 from ..sites import Selector, Site, Sites
 
@@ -44,7 +45,17 @@ class Intervention(ABC):
             chosen = [site for site in chosen if site.layer in layers]
         if not chosen:
             raise InterventionError(f"no site {self.site!r} lies in layers {self.layers}")
+        for site in chosen:
+            self.check(site)
         return [(site, self.apply) for site in chosen]
+
+    def check(self, site: Site) -> None:
+        """What can be known before a run: the site has the heads and positions to choose from."""
+        if self.heads is not None:
+            axis = _axis(site, ("head", "kv_head"))
+            within(self.heads, site.sizes[axis] or 0, site.axes[axis])
+        if self.positions is not None:
+            _axis(site, ("pos", "query"))
 
     def apply(self, value: Tensor, at: At) -> Tensor:
         """The hook: the value with its region changed."""
@@ -59,11 +70,16 @@ def region_of(site: Site, shape: Sequence[int], positions: Choice, heads: Choice
     for words, choice in ((("pos", "query"), positions), (("head", "kv_head"), heads)):
         if choice is None:
             continue
-        axis = next((axis for axis, word in enumerate(site.axes) if word in words), None)
-        if axis is None:
-            raise InterventionError(f"{site.name} [{' '.join(site.axes)}] has no {words[0]} axis to choose from")
+        axis = _axis(site, words)
         restricted[axis] = within(choice, shape[axis], site.axes[axis])
     return _outer(restricted, len(shape))
+
+
+def _axis(site: Site, words: tuple[str, ...]) -> int:
+    for axis, word in enumerate(site.axes):
+        if word in words:
+            return axis
+    raise InterventionError(f"{site.name} [{' '.join(site.axes)}] has no {words[0]} axis to choose from")
 
 
 def _outer(restricted: dict[int, list[int]], n_axes: int) -> Region:
@@ -76,9 +92,23 @@ def _outer(restricted: dict[int, list[int]], n_axes: int) -> Region:
 
 def within(choice: int | Sequence[int], size: int, word: str) -> list[int]:
     """Chosen numbers counted from the front; InterventionError for none, or one that does not exist."""
-    chosen = [choice] if isinstance(choice, int) else list(choice)
+    chosen = _numbers(choice)
+    if chosen is None:
+        raise KindError(f"each {word} is chosen by its number, an int or a list of ints; {choice!r} came")
     if not chosen:
-        raise InterventionError(f"an empty list of {word}s selects nothing")
+        raise InterventionError(f"an empty choice of {word} selects nothing")
     if outside := [number for number in chosen if not -size <= number < size]:
-        raise InterventionError(f"{word} {outside[0]} was chosen; there are {word}s 0 to {size - 1}")
+        raise InterventionError(f"{word} {outside[0]} was chosen; each {word} is one of 0 to {size - 1}")
     return [number % size for number in chosen]
+
+
+def _numbers(choice: Any) -> list[int] | None:
+    """One int or several, also numpy's and tensors'; None for anything else."""
+    try:
+        return None if isinstance(choice, bool) else [index(choice)]
+    except TypeError:
+        pass
+    try:
+        return [index(number) for number in choice]
+    except TypeError:
+        return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from ..cache import ActivationCache
-from ..errors import InterventionError
+from ..errors import InterventionError, KindError, nearest
 from ..sites import Selector, Site
 from ._base import Choice, Intervention, Region
 
@@ -15,6 +15,13 @@ from ._base import Choice, Intervention, Region
 @dataclass(frozen=True)
 class Patch(Intervention):
     cache: ActivationCache = field(kw_only=True, repr=False)
+
+    def check(self, site: Site) -> None:
+        super().check(site)
+        if site.name not in self.cache:
+            raise InterventionError(
+                f"the cache to patch from has not recorded {site.name}; {nearest(site.name, self.cache)}"
+            )
 
     def changed(self, value: Tensor, site: Site, region: Region) -> Tensor:
         source = self.cache[site.name]
@@ -39,4 +46,6 @@ def patch(
 
     The cache must have recorded the site, for as many examples and positions.
     """
+    if not isinstance(cache, ActivationCache):
+        raise KindError(f"wb.patch takes a cache of another run first, not {type(cache).__name__}")
     return Patch(site, layers, positions, heads, cache=cache)

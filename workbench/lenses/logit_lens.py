@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, KindError
 from ..hooked import HookedTransformer
 from ..inputs import TextLike
 from ..run import stream_logits
@@ -22,7 +22,8 @@ from ..run import stream_logits
 class Lens:
     """The most probable next tokens at each place.
 
-    tokens, logprobs: [batch, layer, pos, k], n_layers + 1 rows: the stream before each block, then the last.
+    tokens, logprobs: [batch, layer, pos, k], n_layers + 1 rows: the stream before each block, then the last, which is
+                the model's own output. At padding -1 and NaN, and no text.
     labels:     what the rows are called.
     str_tokens: for each example, its tokens as texts; numbers where the model has no tokenizer.
     texts:      for each example, row and position, the k tokens as texts.
@@ -43,19 +44,21 @@ class Lens:
 
 def logit_lens(model: HookedTransformer, tokens: TextLike, top_k: int = 10) -> Lens:
     """The k most probable next tokens before each block and after the last, natural log-probabilities in float32."""
+    if not isinstance(top_k, int) or isinstance(top_k, bool):
+        raise KindError(f"top_k is {top_k!r}; a whole number is wanted")
     if not 1 <= top_k <= model.spec.vocab_size:
         raise InputError(f"top_k is {top_k}; a number from 1 to {model.spec.vocab_size} is wanted")
     ids = model.to_tokens(tokens)
-    n_layers = model.spec.n_layers
-    last = f"blocks.{n_layers - 1}.hook_resid_post"
-    _, cache = model.run_with_cache(tokens, names_filter=["resid_pre", last])
-    streams = [cache["resid_pre", layer] for layer in range(n_layers)] + [cache[last]]
-    best = [_top(stream_logits(model, stream), top_k) for stream in streams]
+    logits, cache = model.run_with_cache(tokens, names_filter="resid_pre")
+    best = [_top(stream_logits(model, cache[name]), top_k) for name in cache] + [_top(logits, top_k)]
     logprobs, chosen = (torch.stack(parts, dim=1) for parts in zip(*best, strict=True))
+    padding = (cache.positions < 0)[:, None, :, None]
+    chosen = chosen.masked_fill(padding, -1)
+    ids = ids.masked_fill(cache.positions < 0, -1)
     return Lens(
         tokens=chosen,
-        logprobs=logprobs,
-        labels=(*(f"{layer}_pre" for layer in range(n_layers)), "final"),
+        logprobs=logprobs.masked_fill(padding, torch.nan),
+        labels=(*(f"{layer}_pre" for layer in range(model.spec.n_layers)), "final"),
         str_tokens=[_texts(model, row.tolist()) for row in ids],
         texts=[[[_texts(model, k) for k in pos] for pos in row] for row in chosen.tolist()],
     )
@@ -67,4 +70,5 @@ def _top(logits: Float[Tensor, "batch pos vocab"], k: int) -> tuple[Tensor, Tens
 
 
 def _texts(model: HookedTransformer, ids: list[int]) -> list[str]:
-    return [str(token) if model.tokenizer is None else model.tokenizer.piece(token) for token in ids]
+    piece = str if model.tokenizer is None else model.tokenizer.piece
+    return ["" if token < 0 else piece(token) for token in ids]
