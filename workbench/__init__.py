@@ -64,3 +64,7 @@ def __getattr__(name: str) -> Any:
     module_name, attribute = _DRAWS[name]
     module = import_module(f".{module_name}", __name__)
     return module if attribute is None else getattr(module, attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

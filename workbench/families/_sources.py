@@ -22,6 +22,7 @@ class Source:
     name: str
     view: Callable[[Tensor], Tensor] = as_it_is
     equal_parts: int = 1
+    of_head: bool = False  # beside the backbone, so never under its prefix
 
     def split_unevenly(self, shape: tuple[int, ...]) -> bool:
         """Whether the file's last axis cannot be cut into the equal parts that this source expects."""

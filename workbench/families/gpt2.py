@@ -52,7 +52,7 @@ def sources(spec: ModelSpec) -> dict[str, Source]:
         "pos_embedding.weight": Source("wpe.weight"),
         "ln_final.weight": Source("ln_f.weight"),
         "ln_final.bias": Source("ln_f.bias"),
-        "unembedding.weight": Source("lm_head.weight"),
+        "unembedding.weight": Source("lm_head.weight", of_head=True),
     }
     for index in range(spec.n_layers):
         ours, theirs = f"blocks.{index}", f"h.{index}"

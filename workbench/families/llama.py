@@ -80,7 +80,7 @@ def sources(spec: ModelSpec) -> dict[str, Source]:
     found = {
         "embedding.weight": Source("embed_tokens.weight"),
         "ln_final.weight": Source("norm.weight"),
-        "unembedding.weight": Source("lm_head.weight"),
+        "unembedding.weight": Source("lm_head.weight", of_head=True),
     }
     for index in range(spec.n_layers):
         for here, there in _NAMES.items():

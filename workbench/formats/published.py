@@ -71,7 +71,8 @@ def read_published(
 def locate(model_family: ModuleType, spec: ModelSpec, source: TensorSource) -> dict[str, Source]:
     """Parameter name -> where it lies; LoadError names the tensor that is missing, left over or misshapen."""
     existing = set(source.names())
-    parts = {name: _in_file(part, model_family.PREFIX, existing) for name, part in model_family.sources(spec).items()}
+    prefix = model_family.PREFIX if any(name.startswith(model_family.PREFIX) for name in existing) else ""
+    parts = {name: _in_file(part, prefix) for name, part in model_family.sources(spec).items()}
     located: dict[str, Source] = {}
     for name, parameter in meta_transformer(spec).named_parameters():
         part = located[name] = parts[name]
@@ -87,11 +88,9 @@ def locate(model_family: ModuleType, spec: ModelSpec, source: TensorSource) -> d
     return located
 
 
-def _in_file(part: Source, prefix: str, existing: set[str]) -> Source:
+def _in_file(part: Source, prefix: str) -> Source:
     """A part under the name that this file uses: a model with a head prefixes its backbone, a bare one does not."""
-    bare = part.name not in existing and prefix + part.name in existing
-    named = prefix + part.name if bare else part.name
-    return replace(part, name=named)
+    return part if part.of_head else replace(part, name=prefix + part.name)
 
 
 def _check_shape(part: Source, wanted: tuple[int, ...], source: TensorSource) -> None:
