@@ -22,9 +22,6 @@ settings.register_profile(
 )
 settings.load_profile("house")
 
-IOI_CLEAN = "When Mary and John went to the store, John gave a drink to"
-IOI_CORRUPTED = "When Mary and John went to the store, Mary gave a drink to"
-
 
 @pytest.fixture(scope="session")
 def smollm() -> wb.HookedTransformer:

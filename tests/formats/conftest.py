@@ -13,7 +13,7 @@ WriteGGUF = Callable[..., Path]
 
 
 @pytest.fixture(scope="session")
-def smollm() -> Path:
+def smollm_file() -> Path:
     return fetch("smollm2-135m", progress=False)
 
 

@@ -226,9 +226,9 @@ def test_no_architecture(tmp_path):
         _ = GGUFFile.open(path).architecture
 
 
-def test_the_real_model(smollm):
+def test_the_real_model(smollm_file):
     """Names, shapes and metadata as the gguf package's own reader has them, and some tensors' values."""
-    file, reader = GGUFFile.open(smollm), GGUFReader(smollm)
+    file, reader = GGUFFile.open(smollm_file), GGUFReader(smollm_file)
     assert {t.name: tuple(map(int, reversed(t.shape))) for t in reader.tensors} == {
         name: info.shape for name, info in file.tensors.items()
     }
@@ -242,17 +242,14 @@ def test_the_real_model(smollm):
         )
 
 
-def test_the_whole_real_model_is_read_quickly(smollm):
-    start = time.process_time()
-    file = GGUFFile.open(smollm)
-    total = sum(file.tensor(name).numel() for name in file.tensors)
-    assert total == 134_515_008
-    assert time.process_time() - start < 3  # of processor time; 0.6 s when idle
+def test_the_whole_real_model_is_read(smollm_file):
+    file = GGUFFile.open(smollm_file)
+    assert sum(file.tensor(name).numel() for name in file.tensors) == 134_515_008
 
 
-def test_a_half_downloaded_real_model(smollm, tmp_path):
+def test_a_half_downloaded_real_model(smollm_file, tmp_path):
     part = tmp_path / "part.gguf"
-    with open(smollm, "rb") as file:
+    with open(smollm_file, "rb") as file:
         part.write_bytes(file.read(40_000_000))
     with pytest.raises(LoadError, match="has 40,000,000 bytes and its header promises 98,362,432"):
         GGUFFile.open(part)

@@ -38,13 +38,13 @@ TEXTS = [
 
 
 @pytest.fixture(scope="session")
-def smollm_tokenizer(smollm: Path) -> Tokenizer:
-    return gguf_tokenizer(smollm)
+def smollm_tokenizer(smollm_file: Path) -> Tokenizer:
+    return gguf_tokenizer(smollm_file)
 
 
 @pytest.fixture(scope="session")
-def smollm_reference(smollm: Path):
-    return transformers_tokenizer(smollm)
+def smollm_reference(smollm_file: Path):
+    return transformers_tokenizer(smollm_file)
 
 
 def transformers_tokenizer(path: Path):

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from conftest import IOI_CLEAN, IOI_CORRUPTED
 from transformers import AutoModelForCausalLM
 
 import workbench as wb
+from workbench.cli.demo import CLEAN as IOI_CLEAN
+from workbench.cli.demo import CORRUPTED as IOI_CORRUPTED
 from workbench.pretrained import fetch
 
 TEXTS = [
