@@ -90,8 +90,8 @@ def heat_maps(
     `hover` is a plotly template; `%{y}` and `%{x}` are the labels of a cell, `%{y:d}` and `%{x:d}` its
     indices. `span` is where the colours begin and end, `quantity` what they mean. `names` has one heading
     per panel (none for a single one). `text` (drawn in the cells) and `customdata` (for the hover) are
-    [row, column] and serve every panel. Strings are escaped already, except the edges' labels. NaN is grey
-    on the signed scale, where it must not look like 0, and blank elsewhere.
+    [row, column] and serve every panel. Strings are escaped already, except the edges' labels. NaN must not
+    look like 0 on the signed scale: it is grey there, or no cell at all in the theme "auto". Elsewhere it is blank.
     """
     grid = Grid(z.shape[0], columns.pixels, rows.pixels, named=bool(names))
     fig = go.Figure(layout={"template": go.layout.Template()})
@@ -119,7 +119,6 @@ def heat_maps(
     bar = colorbar(quantity, grid.plot_height, tickformat=".0%" if percent else None)
     fig.update_layout(
         coloraxis={"cmin": span[0], "cmax": span[1], "colorbar": bar},
-        plot_bgcolor="rgba(128,131,138,0.25)" if scale == "signed" else "rgba(0,0,0,0)",
     )
     above, across = title_room(title, subtitle)
     _set_size(fig, grid, rows, columns, above + (18 if names else 0), across)

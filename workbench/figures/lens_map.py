@@ -19,7 +19,7 @@ CELLS_WITH_TEXT = 64 * 64  # and at most 64 across: more is not read but only dr
 COLUMNS_WITH_TEXT = 64
 FULL_HOVER = 8192  # cells whose hover lists all k tokens; beyond, `BRIEF` of them, or a page takes megabytes
 BRIEF = 3
-ROOM = 860  # px for all columns, where that leaves room for words
+ROOM = 680  # px for all columns, where that leaves room for words: with edges and scale a notebook's width
 
 
 class Lens(Protocol):

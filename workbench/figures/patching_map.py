@@ -60,7 +60,8 @@ def patching(result: Sweep, show: str = "effect", *, theme: str = "auto") -> go.
     """A sweep as a heat map around zero: layers down from layer 0, positions or heads to the right.
 
     `result.effect` (or `result.mean` with `show="mean"`) is [*result.axes]; one axis makes bars, a third
-    makes one panel per index. Blue is above 0, red below, NaN grey. An ablation's effect is a change.
+    makes one panel per index. Blue is above 0, red below, NaN grey (in the theme "auto" no cell). An
+    ablation's effect is a change.
 
     Raises InputError for another `show`, more than three axes, or labels that do not fit them.
     """

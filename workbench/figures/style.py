@@ -2,7 +2,8 @@
 
 A theme is nothing but a set of layout values (`look`), so that a page can change it in the browser. Zero
 is the colour of the paper, the sign is hue (blue above, red below, as the field draws it), size is
-contrast with the paper. "auto" has no background of its own and greys that read on white and on black.
+contrast with the paper. "auto" has no background of its own: its greys read on white and on black, and its
+colours let the paper through where values are small. Only cells with words in them are opaque and pale there.
 """
 
 from __future__ import annotations
@@ -27,12 +28,16 @@ MONO_WIDTH = 0.602 * LABEL_SIZE  # px a letter, for margins
 
 @dataclass(frozen=True)
 class Palette:
-    """Colours of one theme; `weight` and `under_text` run from nothing to most, `signed` from low to high."""
+    """Colours of one theme; `weight` and `under_text` run from nothing to most, `signed` from low to high.
+
+    `missing` lies behind the cells of a signed map, and is what a NaN shows.
+    """
 
     paper: str
     ink: str
     border: str
     card: str
+    missing: str
     weight: tuple[str, ...]
     under_text: tuple[str, ...]
     signed: tuple[str, ...]
@@ -50,12 +55,19 @@ _LIGHT_SIGNED = ("#8c2318", "#c9533f", "#e9a894", "#f4f3ef", "#9cc3df", "#3f82ba
 _DARK_WEIGHT = ("#22252a", "#24405c", "#2f6493", "#4a90c8", "#86bfe8", "#d3ebfb")
 _DARK_UNDER_TEXT = ("#1f2226", "#253e57", "#2c6cab")
 _DARK_SIGNED = ("#ffc0ae", "#ec7a63", "#8f4438", "#22252a", "#2f6493", "#5aa2da", "#bfe1f8")
+# Colours with an opacity, as hexadecimal digits too. 0 is a faint tile, so that a missing cell is no tile at all.
+_CLEAR_WEIGHT = ("#80838a1c", "#2f7cc24c", "#2f7cc27a", "#2f7cc2a8", "#2f7cc2d4", "#2f7cc2ff")
+_CLEAR_SIGNED = ("#cb4a34ff", "#cb4a34b0", "#cb4a3460", "#80838a1c", "#2f7cc260", "#2f7cc2b0", "#2f7cc2ff")
+_GREY = "rgba(128,131,138,0.25)"
 _LIGHT = (_LIGHT_WEIGHT, _LIGHT_UNDER_TEXT, _LIGHT_SIGNED)
 _DARK = (_DARK_WEIGHT, _DARK_UNDER_TEXT, _DARK_SIGNED)
 PALETTES: dict[str, Palette] = {
-    "light": Palette("#ffffff", "#24262b", "#c9ccd2", "#ffffff", *_LIGHT),
-    "dark": Palette("#16181c", "#e3e4e8", "#4a4e56", "#24272d", *_DARK),
-    "auto": Palette("rgba(0,0,0,0)", "#76797f", "#c9ccd2", "#ffffff", *_LIGHT),
+    "light": Palette("#ffffff", "#24262b", "#c9ccd2", "#ffffff", _GREY, *_LIGHT),
+    "dark": Palette("#16181c", "#e3e4e8", "#4a4e56", "#24272d", _GREY, *_DARK),
+    "auto": Palette(
+        *("rgba(0,0,0,0)", "#76797f", "#c9ccd2", "#ffffff", "rgba(0,0,0,0)"),
+        *(_CLEAR_WEIGHT, _LIGHT_UNDER_TEXT, _CLEAR_SIGNED),
+    ),
 }
 
 
@@ -76,12 +88,14 @@ def look(theme: str, scale: Scale | None) -> dict[str, Any]:
     if scale is None:
         return {**common, "plot_bgcolor": "rgba(0,0,0,0)"}
     if scale == "sign":
-        colours = {"colorway": [palette.signed[1], palette.signed[-2]]}
+        colours = {"colorway": [_colour(palette.signed[1]), _colour(palette.signed[-2])]}
     else:
         colours = {"coloraxis.colorscale": palette.colorscale(scale)}
+    behind = {"plot_bgcolor": palette.missing if scale == "signed" else "rgba(0,0,0,0)"}
     return {
         **common,
         **colours,
+        **behind,
         "hoverlabel.bgcolor": palette.card,
         "hoverlabel.font.color": "#24262b" if theme == "auto" else palette.ink,
         "hoverlabel.bordercolor": palette.border,
@@ -90,7 +104,7 @@ def look(theme: str, scale: Scale | None) -> dict[str, Any]:
 
 def _even(colours: tuple[str, ...]) -> list[list[Any]]:
     last = len(colours) - 1
-    return [[i / last, colour] for i, colour in enumerate(colours)]
+    return [[i / last, _colour(colour)] for i, colour in enumerate(colours)]
 
 
 def _square_root(colours: tuple[str, ...], steps: int = 8) -> list[list[Any]]:
@@ -104,11 +118,22 @@ def _between(colours: tuple[str, ...], at: float) -> str:
     low = min(int(at), len(colours) - 2)
     share = at - low
     pairs = zip(_channels(colours[low]), _channels(colours[low + 1]), strict=True)
-    return "rgb({},{},{})".format(*(round(a + (b - a) * share) for a, b in pairs))
+    return _rgb([round(a + (b - a) * share) for a, b in pairs])
 
 
-def _channels(colour: str) -> tuple[int, int, int]:
-    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+def _channels(colour: str) -> list[int]:
+    """Three of a colour, four of one with an opacity."""
+    return [int(colour[i : i + 2], 16) for i in range(1, len(colour), 2)]
+
+
+def _rgb(channels: list[int]) -> str:
+    red, green, blue, *opacity = channels
+    return f"rgba({red},{green},{blue},{opacity[0] / 255:.3f})" if opacity else f"rgb({red},{green},{blue})"
+
+
+def _colour(colour: str) -> str:
+    """As plotly takes it, which knows no opacity in hexadecimal digits."""
+    return _rgb(_channels(colour)) if len(colour) == 9 else colour
 
 
 def finish(fig: go.Figure, title: str | None, subtitle: str | None, *, theme: str, scale: Scale) -> None:
