@@ -12,7 +12,7 @@ const LABELLED = 40; // tokens up to which the pattern is labelled
 const GRIDDED = 64; // tokens up to which cells are drawn apart from each other
 const SOURCES = 8; // tokens listed in the readout
 
-export function render({ model, el }) {
+function render({ model, el }) {
   const tokens = model.get("_tokens");
   const view = build(tokens, model.get("_layers"), model.get("_heads"));
   let weights = decode(model, tokens.length);
