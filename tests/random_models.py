@@ -44,7 +44,7 @@ def specs(draw: st.DrawFn) -> wb.ModelSpec:
         n_ctx=N_CTX,
         embed=TokenEmbeddingSpec(VOCAB),
         pos_embed=draw(st.sampled_from([None, LearnedPositionsSpec(N_CTX)])),
-        layers=(PreNorm(attn, mlp, norm, norm),) * draw(st.integers(1, 3)),
+        layers=(PreNorm(attn, mlp, draw(st.sampled_from([norm, norm, None])), norm),) * draw(st.integers(1, 3)),
         ln_final=draw(st.sampled_from([None, norm])),
         unembed=draw(
             st.sampled_from([TiedUnembeddingSpec(), UnembeddingSpec(VOCAB), UnembeddingSpec(VOCAB, bias=True)])

@@ -15,9 +15,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from .errors import InputError, KindError, SiteError
-from .model.norms import Norm
+from .model.norms import NoNorm, Norm
 from .model.precision import at_least_float32
-from .model.transformer import NoNorm
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -32,7 +31,9 @@ def last_layer(cache: ActivationCache, layer: int | None) -> int:
     n_layers = cache.model.spec.n_layers
     if layer is None or layer == -1:
         return n_layers
-    if not isinstance(layer, int) or not 0 <= layer <= n_layers:
+    if not isinstance(layer, int) or isinstance(layer, bool):
+        raise KindError(f"layer is {layer!r}; a layer number is wanted, or None for the last stream")
+    if not 0 <= layer <= n_layers:
         raise InputError(f"layer is {layer!r}; a number from 0 to {n_layers} is wanted, or None for the last stream")
     return layer
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..sites import Place, Site
 from ..spec import Component, ComponentSpec, LayerSpec
+from .norms import build_norm
 from .pass_ import Pass
 
 Stream = Float[Tensor, "batch pos d_model"]
@@ -35,9 +36,9 @@ class PreNormBlock(Block):
 
     def __init__(self, spec: PreNorm, d_model: int, place: Place):
         super().__init__()
-        self.ln1 = spec.ln1.build(d_model, place.inside("ln1"))
+        self.ln1 = build_norm(spec.ln1, d_model, place.inside("ln1"))
         self.attn = spec.attn.build(d_model, place.inside("attn"))
-        self.ln2 = spec.ln2.build(d_model, place.inside("ln2"))
+        self.ln2 = build_norm(spec.ln2, d_model, place.inside("ln2"))
         self.mlp = spec.mlp.build(d_model, place.inside("mlp"))
 
         def stream(name: str) -> Site:
@@ -72,8 +73,8 @@ class PreNormBlock(Block):
 class PreNorm(LayerSpec):
     attn: ComponentSpec
     mlp: ComponentSpec
-    ln1: ComponentSpec
-    ln2: ComponentSpec
+    ln1: ComponentSpec | None
+    ln2: ComponentSpec | None
 
     def build(self, d_model: int, place: Place) -> PreNormBlock:
         return PreNormBlock(self, d_model, place)

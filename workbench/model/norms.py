@@ -74,6 +74,18 @@ class RMSNorm(Norm):
         return x
 
 
+class NoNorm(Component):
+    """The stream as it is; no sites."""
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
+        return x
+
+
+def build_norm(spec: ComponentSpec | None, d_model: int, place: Place) -> Component:
+    """The norm that a spec says, or none."""
+    return NoNorm() if spec is None else spec.build(d_model, place)
+
+
 @dataclass(frozen=True)
 class NormSpec(ComponentSpec):
     eps: float = 1e-5

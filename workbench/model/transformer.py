@@ -14,17 +14,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from ..sites import Place, Sites
-from ..spec import Component, ModelSpec
+from ..spec import ModelSpec
 from .block import Block
+from .norms import build_norm
 from .pass_ import Pass
 from .positions import NoPositions
-
-
-class NoNorm(Component):
-    """The stream as it is."""
-
-    def forward(self, x: Tensor, at: Pass) -> Tensor:
-        return x
 
 
 class Transformer(nn.Module):
@@ -42,7 +36,7 @@ class Transformer(nn.Module):
         self.pos_embedding = spec.pos_embed.build(d_model, here) if spec.pos_embed else NoPositions()
         blocks = [layer.build(d_model, here.inside(f"blocks.{at}", at)) for at, layer in enumerate(spec.layers)]
         self.blocks = cast(Sequence[Block], nn.ModuleList(blocks))
-        self.ln_final = spec.ln_final.build(d_model, here.inside("ln_final")) if spec.ln_final else NoNorm()
+        self.ln_final = build_norm(spec.ln_final, d_model, here.inside("ln_final"))
         self.unembedding = spec.unembed.build(d_model, here)
         self.unembedding.tie(self.embedding)
         inside = [site for block in blocks for site in block.sites]
