@@ -7,8 +7,9 @@ import torch
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from workbench.errors import InputError, KindError, LoadError, MetricError, MissingError
-from workbench.tokenizer import Tokenizer, pad_left, read_tokenizer
+from workbench.errors import InputError, KindError, LoadError, MetricError
+from workbench.formats.tokenizer_folder import read_tokenizer
+from workbench.tokenizer import Tokenizer, pad_left
 
 TEXTS = [
     "",
@@ -271,7 +272,7 @@ def test_folders_equal_transformers(tmp_path, post, config):
 
 
 def same_as_transformers(folder: Path) -> None:
-    ours, theirs = Tokenizer.from_folder(folder), AutoTokenizer.from_pretrained(folder)
+    ours, theirs = read_tokenizer(folder), AutoTokenizer.from_pretrained(folder)
     assert (ours.bos_id, ours.eos_id, ours.pad_id) == (
         theirs.bos_token_id,
         theirs.eos_token_id,
@@ -290,7 +291,7 @@ def test_special_tokens_map(tmp_path):
     names = {"bos_token": FLAGGED, "eos_token": "<|eos|>", "pad_token": "<|eos|>"}
     folder = write_folder(tmp_path / "model", byte_level(), tokenizer_config=config, special_tokens_map=names)
     same_as_transformers(folder)
-    assert Tokenizer.from_folder(folder).pad_id == 1
+    assert read_tokenizer(folder).pad_id == 1
 
 
 def test_special_tokens_map_is_stale_beside_added_tokens_decoder(tmp_path):
@@ -298,7 +299,7 @@ def test_special_tokens_map_is_stale_beside_added_tokens_decoder(tmp_path):
     names = {"bos_token": "<|endoftext|>"}
     folder = write_folder(tmp_path / "model", byte_level(), tokenizer_config=config, special_tokens_map=names)
     same_as_transformers(folder)
-    assert Tokenizer.from_folder(folder).bos_id == 0
+    assert read_tokenizer(folder).bos_id == 0
 
 
 def test_flags_in_tokenizer_json_stay(tmp_path):
@@ -306,7 +307,7 @@ def test_flags_in_tokenizer_json_stay(tmp_path):
     backend = byte_level()
     backend.add_special_tokens([AddedToken("<|mask|>", lstrip=True, normalized=False)])
     folder = write_folder(tmp_path / "model", backend, tokenizer_config=NAMED | {"mask_token": "<|mask|>"})
-    ours, theirs = Tokenizer.from_folder(folder), AutoTokenizer.from_pretrained(folder)
+    ours, theirs = read_tokenizer(folder), AutoTokenizer.from_pretrained(folder)
     assert ours.encode("the   <|mask|>") == theirs("the   <|mask|>").input_ids == [*ours.encode("the"), SIZE]
 
 
@@ -315,7 +316,7 @@ def test_class_by_model_type(tmp_path):
     config = {"model_type": "gpt2", "vocab_size": SIZE}
     folder = write_folder(tmp_path / "model", byte_level(), tokenizer_config={"model_max_length": 1024}, config=config)
     same_as_transformers(folder)
-    assert Tokenizer.from_folder(folder).bos_id == 2
+    assert read_tokenizer(folder).bos_id == 2
 
 
 @pytest.mark.parametrize(
@@ -338,7 +339,7 @@ def test_vocab_and_merges(tmp_path, config):
 def test_published_llama_json_is_followed_to_the_letter(tmp_path):
     config = {"tokenizer_class": "LlamaTokenizer", "bos_token": "<|bos|>", "unk_token": "<unk>", "eos_token": None}
     folder = write_folder(tmp_path / "model", sentencepiece(), tokenizer_config=config)
-    ours, theirs = Tokenizer.from_folder(folder), AutoTokenizer.from_pretrained(folder)
+    ours, theirs = read_tokenizer(folder), AutoTokenizer.from_pretrained(folder)
     for text in ["", "the", "the the  é\n"]:
         assert ours.encode(text) == theirs(text).input_ids
     for text in [" the", "  the", "the<|bos|>the"]:
@@ -349,8 +350,6 @@ def test_no_tokenizer_in_a_folder(tmp_path):
     assert read_tokenizer(tmp_path) is None
     (tmp_path / "vocab.json").write_text("{}")
     assert read_tokenizer(tmp_path) is None
-    with pytest.raises(MissingError, match=r"neither tokenizer\.json nor vocab\.json with merges\.txt"):
-        Tokenizer.from_folder(tmp_path)
 
 
 def test_merges_of_another_class(tmp_path):
@@ -410,7 +409,7 @@ def test_save_round_trip(tmp_path, make, adds_bos):
     bos = backend.token_to_id("<|bos|>")
     tokenizer = Tokenizer(backend, bos, backend.token_to_id("<|eos|>"), 0, adds_bos=adds_bos)
     tokenizer.save(tmp_path / "own")
-    again = Tokenizer.from_folder(tmp_path / "own")
+    again = read_tokenizer(tmp_path / "own")
     theirs = AutoTokenizer.from_pretrained(tmp_path / "own")
     assert vars(again).keys() >= {"bos_id", "eos_id", "pad_id", "adds_bos"}
     for name in ("bos_id", "eos_id", "pad_id", "adds_bos", "vocab_size"):

@@ -13,9 +13,10 @@ from ..files import atomic_folder
 from ..model.init import meta_transformer
 from ..model.transformer import Transformer
 from ..spec import ModelSpec
-from ..tokenizer import Tokenizer, read_tokenizer
+from ..tokenizer import Tokenizer
 from .huggingface import SafetensorsFolder, read_json
 from .published import Loaded
+from .tokenizer_folder import read_tokenizer
 
 SPEC_FILE = "workbench.json"
 _FORMAT = 1

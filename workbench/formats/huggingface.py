@@ -15,8 +15,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..errors import KindError, LoadError, MissingError
-from ..tokenizer import Tokenizer, read_tokenizer
+from ..tokenizer import Tokenizer
 from .published import Loaded, read_published
+from .tokenizer_folder import read_tokenizer
 
 _DTYPES = {
     "F64": torch.float64,
