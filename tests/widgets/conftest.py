@@ -6,15 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from offline import ARGUMENTS, HOW, asked_from
 
 import workbench.widgets
 
-ARGUMENTS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --disable-dev-shm-usage --force-color-profile=srgb"
-).split()
-HOW = "needs a browser: install chromium (Debian: apt-get install chromium) and playwright (pip install playwright)"
-LOCAL = ("file:", "data:", "blob:", "about:", "http://127.0.0.1")
 FOLDER = Path(workbench.widgets.__file__).parent
 IOI = "When| Mary| and| John| went| to| the| store|,| John| gave| a| drink| to".split("|")
 
@@ -42,17 +37,11 @@ def new_page(browser):
     """(**context options) -> a page. The test fails for any request to a network and any error on the page."""
     contexts, asked, errors = [], [], []
 
-    def guard(route):
-        if route.request.url.startswith(LOCAL):
-            return route.continue_()
-        asked.append(route.request.url)
-        return route.abort()
-
     def make(**options):
         context = browser.new_context(viewport={"width": 1100, "height": 800}, **options)
         contexts.append(context)
         context.set_default_timeout(5000)
-        context.route("**/*", guard)
+        asked.append(asked_from(context))
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda m: errors.append(m.text) if m.type in ("error", "warning") else None)
@@ -62,7 +51,7 @@ def new_page(browser):
     yield make
     for context in contexts:
         context.close()
-    assert asked == []
+    assert not any(asked), asked
     assert errors == []
 
 
