@@ -51,7 +51,7 @@ class Metric(ABC):
         pos = torch.as_tensor(self.pos, device=logits.device).expand(batch) if _fits(self.pos, batch) else None
         if pos is None or int(pos.min()) < -n_pos or int(pos.max()) >= n_pos:
             raise MetricError(
-                f"the metric reads position {self.pos}; the logits have {count(n_pos, 'position')} "
+                f"the metric reads position {self.pos!r}; the logits have {count(n_pos, 'position')} "
                 f"of {count(batch, 'example')}"
             )
         return logits[torch.arange(batch, device=logits.device), pos]

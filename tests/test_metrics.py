@@ -1,0 +1,159 @@
+"""Metrics: one float32 number per example, read by hand from the logits."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from words import word_tokenizer
+
+import workbench as wb
+from workbench.metrics import measure, resolve
+
+errors = wb.errors
+LOGITS = torch.randn(3, 5, 23, generator=torch.Generator().manual_seed(0)) * 4
+
+
+def test_logit_and_logit_diff():
+    assert torch.equal(wb.logit(7)(LOGITS), LOGITS[:, 4, 7])
+    assert torch.equal(wb.logit_diff(7, 2)(LOGITS), LOGITS[:, 4, 7] - LOGITS[:, 4, 2])
+    assert torch.equal(wb.logit_diff(0, 22)(LOGITS), LOGITS[:, 4, 0] - LOGITS[:, 4, 22])
+
+
+@pytest.mark.parametrize("pos", [0, 3, -1, -5])
+def test_one_position(pos):
+    assert torch.equal(wb.logit(7, pos=pos)(LOGITS), LOGITS[:, pos, 7])
+    assert torch.equal(wb.logit_diff(7, 2, pos=pos)(LOGITS), LOGITS[:, pos, 7] - LOGITS[:, pos, 2])
+
+
+@pytest.mark.parametrize("pos", [[0, 3, -1], (0, 3, 4), torch.tensor([0, 3, -1])])
+def test_a_position_per_example(pos):
+    picked = torch.stack([LOGITS[0, 0], LOGITS[1, 3], LOGITS[2, 4]])
+    assert torch.equal(wb.logit(7, pos=pos)(LOGITS), picked[:, 7])
+    assert torch.equal(wb.logit_diff([1, 2, 3], 0, pos=pos)(LOGITS), picked[[0, 1, 2], [1, 2, 3]] - picked[:, 0])
+
+
+@pytest.mark.parametrize("tokens", [[4, 5, 6], (4, 5, 6), torch.tensor([4, 5, 6]), torch.tensor([4, 5, 6]).int()])
+def test_a_token_per_example(tokens):
+    wanted = LOGITS[[0, 1, 2], -1, [4, 5, 6]]
+    assert torch.equal(wb.logit(tokens)(LOGITS), wanted)
+    assert torch.equal(wb.logit_diff(0, tokens)(LOGITS), LOGITS[:, -1, 0] - wanted)
+
+
+def test_texts():
+    tokenizer = word_tokenizer()
+    for given, ids in (("d", 3), (" d", 3), (["d", "a", "w"], [3, 0, 22]), (["d", 1, " c"], [3, 1, 2])):
+        assert torch.equal(resolve(wb.logit(given), tokenizer)(LOGITS), wb.logit(ids)(LOGITS))
+    both = resolve(wb.logit_diff("d", ["a", "b", "c"], pos=2), tokenizer)
+    assert torch.equal(both(LOGITS), LOGITS[:, 2, 3] - LOGITS[[0, 1, 2], 2, [0, 1, 2]])
+    with pytest.raises(errors.MetricError, match="'d e' is not one token"):
+        resolve(wb.logit("d e"), tokenizer)
+    with pytest.raises(errors.MetricError, match="no tokenizer"):
+        resolve(wb.logit("d"), None)
+    with pytest.raises(errors.MetricError, match="no tokenizer"):
+        wb.logit_diff(3, "d")(LOGITS)
+
+
+def test_resolving_leaves_the_metric_as_it_was():
+    metric = wb.logit("d", pos=1)
+    resolved = resolve(metric, word_tokenizer())
+    assert (metric.token, metric.pos, resolved.pos) == ("d", 1, 1)
+    plain = lambda logits: logits[:, 0, 0]  # noqa: E731
+    assert resolve(plain, None) is plain
+
+
+def test_low_precision_is_measured_in_float32():
+    half = LOGITS.bfloat16()
+    for metric in (wb.logit_diff(7, 2), wb.logit(7)):
+        assert metric(half).dtype == torch.float32
+        assert measure(metric, half).dtype == torch.float32
+    assert torch.equal(wb.logit_diff(7, 2)(half), half[:, -1, 7].float() - half[:, -1, 2].float())
+    assert not torch.equal(wb.logit_diff(7, 2)(half), (half[:, -1, 7] - half[:, -1, 2]).float())
+    assert measure(lambda logits: logits[:, 0, 0].double(), LOGITS).dtype == torch.float32
+
+
+def test_metrics_are_differentiable():
+    logits = LOGITS.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(wb.logit_diff(7, [2, 3, 4])(logits).sum(), logits)
+    wanted = torch.zeros_like(LOGITS)
+    wanted[:, -1, 7] = 1
+    wanted[[0, 1, 2], -1, [2, 3, 4]] = -1
+    assert torch.equal(gradient, wanted)
+    assert not measure(wb.logit(7), logits).requires_grad
+
+
+def test_callables():
+    assert torch.equal(measure(lambda logits: logits[:, 1, 2], LOGITS), LOGITS[:, 1, 2])
+    assert torch.equal(measure(lambda logits: logits[:, 1, 2].tolist(), LOGITS), LOGITS[:, 1, 2])
+    assert torch.equal(
+        measure(lambda logits: logits[:, 1].argmax(-1) == 3, LOGITS), (LOGITS[:, 1].argmax(-1) == 3).float()
+    )
+    single = LOGITS[:1]
+    assert torch.equal(measure(lambda logits: logits[0, 1, 2], single), LOGITS[:1, 1, 2])
+    assert torch.equal(measure(lambda logits: 3.5, single), torch.tensor([3.5]))
+
+
+SHAPES = {
+    "several": lambda logits: logits[:, -1],
+    "one for all": lambda logits: logits[0, 0, 0],
+    "one for the first": lambda logits: logits[:1, 0, 0],
+    "a number": lambda logits: 3.0,
+    "nothing": lambda logits: None,
+    "text": lambda logits: "0.5",
+    "a pair": lambda logits: (logits[:, 0, 0], 1),
+    "a metric that was not called": wb.logit,
+}
+
+
+@pytest.mark.parametrize("metric", SHAPES.values(), ids=SHAPES.keys())
+def test_callables_that_do_not_return_one_number_per_example(metric):
+    with pytest.raises(errors.MetricError, match=r"one number per example, \[3\], is wanted") as caught:
+        measure(metric, LOGITS)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_error_in_a_callable_is_its_own():
+    with pytest.raises(IndexError):
+        measure(lambda logits: logits[:, 99, 0], LOGITS)
+
+
+WRONG = {
+    "token beyond": (wb.logit(23), "token 23; the vocabulary is 0 to 22"),
+    "token below": (wb.logit(-1), "token -1"),
+    "one token beyond": (wb.logit_diff(1, [0, 23, 2]), "23"),
+    "two tokens": (wb.logit([1, 2]), "2 tokens for 3 examples"),
+    "one token, in a list": (wb.logit([1]), "1 token for 3 examples"),
+    "four incorrect tokens": (wb.logit_diff(1, [1, 2, 3, 4]), "4 tokens for 3 examples"),
+    "position beyond": (wb.logit(1, pos=5), "position 5; the logits have 5 positions"),
+    "position below": (wb.logit(1, pos=-6), "position -6"),
+    "one position beyond": (wb.logit(1, pos=[0, 0, 5]), r"\[0, 0, 5\]"),
+    "two positions": (wb.logit(1, pos=[0, 1]), r"\[0, 1\].*3 examples"),
+    "no position": (wb.logit(1, pos=[]), r"\[\]"),
+    "a position that is true": (wb.logit(1, pos=True), "True"),
+    "positions that are true": (wb.logit(1, pos=[True, False, True]), "True"),
+}
+
+
+@pytest.mark.parametrize(("metric", "says"), WRONG.values(), ids=WRONG.keys())
+def test_metrics_that_do_not_fit(metric, says):
+    with pytest.raises((errors.MetricError, TypeError), match=says):
+        metric(LOGITS)
+
+
+def test_what_is_no_metric():
+    for wrong in (3, None, "logit", [wb.logit(1)]):
+        with pytest.raises(TypeError):
+            resolve(wrong, None)
+    with pytest.raises(TypeError):
+        wb.logit(1, position=2)
+    with pytest.raises(TypeError):
+        wb.logit()
+
+
+def test_arguments_of_the_wrong_kind_are_told_apart_where_shapes_are_not_checked():
+    """In the tests jaxtyping refuses these first, so that they are tried in an interpreter of their own."""
+    script = Path(__file__).with_name("wrong_kinds.py")
+    done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.strip().endswith("refused")
