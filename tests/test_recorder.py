@@ -133,7 +133,10 @@ def test_a_pos_slice_is_a_slice_of_the_whole_cache(spec, pos_slice):
     assert torch.equal(cache.positions, whole.positions[:, rows])
     for site in model.sites:
         axis = site.axes.index("query" if "query" in site.axes else "pos")
-        assert torch.equal(cache[site.name], whole[site.name].index_select(axis, rows)), site.name
+        kept, wanted = cache[site.name], whole[site.name].index_select(axis, rows)
+        # Scores of some queries are computed from these alone: a product of another shape, so not to the last bit.
+        same = torch.allclose(kept, wanted, atol=1e-5) if "key" in site.axes else torch.equal(kept, wanted)
+        assert same, site.name
 
 
 @settings(max_examples=6)

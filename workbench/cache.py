@@ -45,11 +45,10 @@ class ActivationCache(Mapping[str, Tensor]):
         positions: Int[Tensor, "batch pos"],
         model: Transformer | None = None,
         looked: Mapping[str, Attended] | None = None,
-        rows: Int[Tensor, " pos"] | None = None,
         has_batch_dim: bool = True,
     ):
         self._values, self._sites, self._model = dict(values), Sites(sites), model
-        self._looked, self._rows = dict(looked or {}), rows
+        self._looked = dict(looked or {})
         self.positions, self.has_batch_dim = positions, has_batch_dim
 
     def __getitem__(self, site: Selector) -> Tensor:
@@ -63,8 +62,6 @@ class ActivationCache(Mapping[str, Tensor]):
     def _look(self, name: str) -> Float[Tensor, "*batch head query key"]:
         attended = self._looked[name]
         value = attended.weights() if name.endswith("hook_pattern") else attended.scores()
-        if self._rows is not None:
-            value = value.index_select(2, self._rows.to(value.device))
         return value if self.has_batch_dim else value[0]
 
     def __iter__(self) -> Iterator[str]:
@@ -113,7 +110,7 @@ class ActivationCache(Mapping[str, Tensor]):
             positions = positions.to(device)
             looked = {name: attended.to(device) for name, attended in looked.items()}
         moved = {name: value.to(device=device, dtype=dtype) for name, value in values.items()}
-        return ActivationCache(moved, list(self._sites), positions, self._model, looked, self._rows, self.has_batch_dim)
+        return ActivationCache(moved, list(self._sites), positions, self._model, looked, self.has_batch_dim)
 
     def remove_batch_dim(self) -> ActivationCache:
         """A cache of the only example, its values without the batch axis. InputError for several examples."""
@@ -123,7 +120,7 @@ class ActivationCache(Mapping[str, Tensor]):
             raise InputError(f"remove_batch_dim is for a single example; this cache has {len(self.positions)}")
         values = {name: value[0] for name, value in self._values.items()}
         return ActivationCache(
-            values, list(self._sites), self.positions, self._model, self._looked, self._rows, has_batch_dim=False
+            values, list(self._sites), self.positions, self._model, self._looked, has_batch_dim=False
         )
 
     def save(self, path: str | Path) -> None:

@@ -62,11 +62,11 @@ BoundHooks: TypeAlias = dict[str, tuple[Hook, ...]]
 
 def bind(hooks: Iterable[HookLike], sites: Sites) -> BoundHooks:
     """Site name -> hooks in the order given. Every selector is checked here, before anything runs."""
-    bound: BoundHooks = {}
+    bound: dict[str, list[Hook]] = {}
     for item in as_sequence(hooks):
         for site, hook in _pairs(item, sites):
-            bound = merge(bound, {site.name: (hook,)})
-    return bound
+            bound.setdefault(site.name, []).append(hook)
+    return {name: tuple(given) for name, given in bound.items()}
 
 
 def merge(first: BoundHooks, then: BoundHooks) -> BoundHooks:

@@ -68,22 +68,23 @@ class CacheRecorder:
     def cache(self, model: Transformer, attended: Mapping[int, Attended]) -> ActivationCache:
         """What was kept, once the run is over."""
         looked = {
-            site.name: attended[site.layer].to(self.device)
+            site.name: attended[site.layer].of_queries(self.rows).to(self.device)
             for site in self.wanted.values()
             if site.name not in self._values and site.layer is not None and site.name.endswith(_LOOKED_AT)
         }
         positions = self.text.positions if self.rows is None else self.text.positions[:, self.rows]
-        return ActivationCache(
-            self._values, list(self.wanted.values()), positions.to(self.device), model, looked, self.rows
-        )
+        return ActivationCache(self._values, list(self.wanted.values()), positions.to(self.device), model, looked)
 
     def refuse_too_large(self, dtype: torch.dtype) -> None:
         """TooLargeError, before anything runs, for a cache that would not fit into free memory."""
-        size = cache_bytes(list(self.wanted.values()), self.text.tokens.shape[0], self._n_pos, dtype.itemsize)
+        batch, n_keys = self.text.tokens.shape
+        size = cache_bytes(
+            list(self.wanted.values()), batch, self._n_pos, dtype.itemsize, n_keys if self.grad else None
+        )
         free = free_memory(self.device)
         if size > free:
             raise TooLargeError(
-                f"a cache of {len(self.wanted)} sites for {self.text.tokens.shape[0]} x {self._n_pos} tokens takes "
+                f"a cache of {len(self.wanted)} sites for {batch} x {self._n_pos} tokens takes "
                 f"{size_text(size)} and {size_text(free)} are free; ask for fewer sites with names_filter= "
                 f"(say 'resid_pre'), fewer positions with pos_slice=, or another device="
             )
@@ -93,9 +94,17 @@ class CacheRecorder:
         return self.text.tokens.shape[1] if self.rows is None else len(self.rows)
 
 
-def cache_bytes(sites: Sequence[Site], batch: int, pos: int, itemsize: int) -> int:
-    """What a cache of these sites takes. Scores and pattern of a layer share the queries and keys they are kept as."""
-    widths = {(site.layer, "scores") if site.name.endswith(_LOOKED_AT) else site.name: site.width for site in sites}
+def cache_bytes(sites: Sequence[Site], batch: int, pos: int, itemsize: int, n_keys: int | None = None) -> int:
+    """What a cache of these sites takes. Scores and pattern of a layer share the queries and keys they are kept as;
+    n_keys reckons them written out instead, head x key for each position, as a run with gradients keeps them."""
+    widths: dict[object, int] = {}
+    for site in sites:
+        if not site.name.endswith(_LOOKED_AT):
+            widths[site.name] = site.width
+        elif n_keys is None:
+            widths[site.layer, "queries and keys"] = site.width
+        else:
+            widths[site.name] = (site.sizes[site.axes.index("head")] or 1) * n_keys
     return batch * pos * sum(widths.values()) * itemsize
 
 

@@ -145,7 +145,8 @@ def bind_within(hooks: Iterable[HookLike], sites: Sites, span: Span) -> BoundHoo
 def select(names_filter: NamesFilter, sites: Sites, span: Span) -> list[Site]:
     """The sites to record, in firing order. Each entry must match something that this run passes through."""
     several = isinstance(names_filter, (list, set, frozenset))
-    entries = cast("Collection[Selector]", names_filter if several else [names_filter or _every])
+    given = _every if names_filter is None else names_filter
+    entries = cast("Collection[Selector]", given if several else [given])
     if not entries:
         raise SiteError("names_filter is an empty list, which records nothing; leave it out to record every site")
     chosen: set[str] = set()

@@ -7,6 +7,7 @@ dropped after it; nothing of it stays on the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -64,14 +65,19 @@ class Attended:
         self._mixer, self._visible, self._pattern = mixer, visible, pattern
         self._q, self._kept = q, {name: kept[name] for name in mixer.looked_at}
 
+    def of_queries(self, rows: Int[Tensor, " kept"] | None) -> Attended:
+        """The same for some of the queries; None for all."""
+        if rows is None:
+            return self
+        seen, pattern = self._visible, self._pattern
+        visible = replace(seen, query_pos=seen.query_pos[:, rows])
+        pattern = None if pattern is None else pattern[:, :, rows]
+        return Attended(self._mixer, self._q[:, rows], self._kept, visible, pattern)
+
     def to(self, device: torch.device | str) -> Attended:
         """The same, with its tensors on a device."""
-        visible = Visibility(
-            self._visible.query_pos.to(device),
-            self._visible.key_pos.to(device),
-            self._visible.window,
-            self._visible.plain,
-        )
+        seen = self._visible
+        visible = replace(seen, query_pos=seen.query_pos.to(device), key_pos=seen.key_pos.to(device))
         kept = {name: tensor.to(device) for name, tensor in self._kept.items()}
         pattern = None if self._pattern is None else self._pattern.to(device)
         return Attended(self._mixer, self._q.to(device), kept, visible, pattern)
