@@ -103,7 +103,7 @@ class SweepResult:
         index = pd.DataFrame(list(cells), columns=["example", *self.axes])
         if "pos" in self.axes and self.labels["pos"] != _numbers(self.places["pos"]):
             token_of = dict(zip(self.places["pos"], self.labels["pos"], strict=True))
-            index["token"] = index["pos"].map(token_of)
+            index["token"] = [token_of[position] for position in index["pos"]]
         return index.assign(value=self.values.flatten().numpy(), effect=self.effect_each.flatten().numpy())
 
     def figure(self) -> go.Figure:
@@ -315,7 +315,7 @@ def _axes(site: str, over: Sequence[str] | None) -> tuple[str, ...]:
     forms = _OVER[_SITES[site]]
     if over is None:
         return forms[0]
-    axes = tuple(over) if isinstance(over, (list, tuple)) else over
+    axes = tuple(over) if isinstance(over, (list, tuple)) else ()
     if axes not in forms:
         raise InterventionError(f"{site!r} is swept over {' or '.join(map(str, forms))}; {over!r} came")
     return axes

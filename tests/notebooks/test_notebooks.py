@@ -16,13 +16,13 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 # By notebook, what its cells show: the kind of output, and a piece of its text.
 SHOWN = {
     "01_first_look": {
-        "forward": ("text/plain", "{' Mary': 0.923"),
+        "forward": ("text/plain", "{' Mary': 0.92"),
         "sum": ("text/plain", "True"),
         "pair": ("stream", "clean        6.12\ncorrupted   -5.49\n"),
         "hook": ("stream", "before layer 10: 6.11"),
         "positions": (FIGURE, "resid_pre (stream before a layer), clean into corrupted"),
         "heads": (FIGURE, "z (head output), clean into corrupted"),
-        "heads-table": ("text/plain", "23     3  1.289612  0.583797"),
+        "heads-table": ("text/plain", "23     3  1.2"),
         "ablation": (FIGURE, "z (head output), ablated"),
         "lens": (FIGURE, "␣Mary"),
         "dashboard": (WIDGET, "AttentionDashboard"),

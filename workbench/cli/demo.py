@@ -70,9 +70,8 @@ def check_writable(path: Path) -> None:
 
 def strongest(result: SweepResult, n: int = 10) -> list[dict[Any, Any]]:
     """The cells with the largest effects of either sign, largest first."""
-    table = result.to_dataframe().drop(columns="example")
-    order = table["effect"].abs().sort_values(ascending=False, kind="stable").index[:n]
-    return table.loc[order].to_dict("records")
+    cells = result.to_dataframe().drop(columns="example").to_dict("records")
+    return sorted(cells, key=lambda cell: -abs(cell["effect"]))[:n]
 
 
 def _print(found: dict[str, Any]) -> None:

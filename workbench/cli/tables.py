@@ -15,7 +15,7 @@ _WIDE = 160
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns of numbers to the right, words to the left. Cells are text as it is, never markup."""
     rows = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
         numbers = all(isinstance(row[index], (int, float)) for row in rows)
         table.add_column(column, justify="right" if numbers else "left", no_wrap=True)
@@ -24,7 +24,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _WIDE  # a file or a pipe has no width of its own to fold at
-    console.print(table)
+    console.print(Text(title, style="bold"), table)
 
 
 def _shown(cell: object) -> str:

@@ -4,9 +4,9 @@ All take `theme="auto" | "light" | "dark"`; "auto" is transparent and reads on e
 copy of a figure in another theme, `figures.html.page` puts figures into one file that needs no network.
 """
 
-from workbench.figures.attention_map import attention
-from workbench.figures.lens_map import lens
-from workbench.figures.patching_map import patching
-from workbench.figures.style import themed
+from .attention_map import attention
+from .lens_map import lens
+from .patching_map import patching
+from .style import themed
 
 __all__ = ["attention", "lens", "patching", "themed"]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from workbench.errors import KindError, TooLargeError
+from ..errors import KindError, TooLargeError
 
 Array = NDArray[np.float32]
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.errors import InputError
-from workbench.figures.arrays import array, check_size, without_future
-from workbench.figures.edges import Edge
-from workbench.figures.heatmaps import heat_maps
-from workbench.figures.tokens import escaped, token_list, visible
+from ..errors import InputError
+from .arrays import array, check_size, without_future
+from .edges import Edge
+from .heatmaps import heat_maps
+from .tokens import escaped, token_list, visible
 
 ONE, MANY = 520, 224  # px that one pattern, or each of several, may take
 

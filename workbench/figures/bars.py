@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.figures.arrays import Array
-from workbench.figures.edges import Edge
-from workbench.figures.style import LABEL_SIZE, TEXT_SIZE, finish, title_room
+from .arrays import Array
+from .edges import Edge
+from .style import LABEL_SIZE, TEXT_SIZE, finish, title_room
 
 WIDTH = 480  # px of the plot
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from workbench.figures.style import LABEL_SIZE, MONO, MONO_WIDTH, TEXT_SIZE
-from workbench.figures.tokens import escaped, shortened
+from .style import LABEL_SIZE, MONO, MONO_WIDTH, TEXT_SIZE
+from .tokens import escaped, shortened
 
 TICKS = 64
 LINE = 13  # px from one label to the next

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from workbench.figures.arrays import Array
-from workbench.figures.edges import Edge
-from workbench.figures.style import LABEL_SIZE, Scale, colorbar, finish, title_room
+from .arrays import Array
+from .edges import Edge
+from .style import LABEL_SIZE, Scale, colorbar, finish, title_room
 
 GAP = 18  # px between panels
 SCALE_ROOM = 84  # px for the colour scale on the right

@@ -17,8 +17,8 @@ from typing import Any, Protocol, runtime_checkable
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
-from workbench.errors import InputError, KindError, count
-from workbench.figures.style import look, scale_of
+from ..errors import InputError, KindError, count
+from .style import look, scale_of
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.errors import InputError, count
-from workbench.figures.arrays import Array, array, check_size
-from workbench.figures.edges import Edge
-from workbench.figures.heatmaps import heat_maps
-from workbench.figures.style import LABEL_SIZE
-from workbench.figures.tokens import escaped, shortened, token_list, visible
+from ..errors import InputError, count
+from .arrays import Array, array, check_size
+from .edges import Edge
+from .heatmaps import heat_maps
+from .style import LABEL_SIZE
+from .tokens import escaped, shortened, token_list, visible
 
 CELLS_WITH_TEXT = 64 * 64  # and at most 64 across: more is not read but only drawn
 COLUMNS_WITH_TEXT = 64

@@ -8,12 +8,12 @@ from typing import Any, Protocol
 import numpy as np
 import plotly.graph_objects as go
 
-from workbench.errors import InputError, KindError, count, nearest
-from workbench.figures.arrays import Array, array, check_size
-from workbench.figures.bars import bars
-from workbench.figures.edges import Edge
-from workbench.figures.heatmaps import heat_maps
-from workbench.figures.tokens import escaped, visible
+from ..errors import InputError, KindError, count, nearest
+from .arrays import Array, array, check_size
+from .bars import bars
+from .edges import Edge
+from .heatmaps import heat_maps
+from .tokens import escaped, visible
 
 TOKENS = ("pos", "query", "key")  # axes labelled with tokens, which repeat: the hover adds the index
 ACROSS = ("pos", "label", "head", "kv_head", "key")  # the first of these that a sweep has runs to the right

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 import plotly.graph_objects as go
 
-from workbench.errors import InputError, nearest
+from ..errors import InputError, nearest
 
 Theme = Literal["auto", "light", "dark"]
 # weight: 0 and up, the colour by the square root; under_text: 0 and up, pale enough to read words on;

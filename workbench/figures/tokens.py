@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 
-from workbench.errors import InputError, KindError, count
+from ..errors import InputError, KindError, count
 
 MARKS = {" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"}
 EMPTY = "∅"

@@ -104,8 +104,10 @@ def within(choice: int | Sequence[int], size: int, word: str) -> list[int]:
 
 def _numbers(choice: Any) -> list[int] | None:
     """One int or several, also numpy's and tensors'; None for anything else."""
+    if isinstance(choice, bool):
+        return None
     try:
-        return None if isinstance(choice, bool) else [index(choice)]
+        return [index(choice)]
     except TypeError:
         pass
     try:

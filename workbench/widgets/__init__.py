@@ -1,5 +1,5 @@
 """Widgets: figures that a person can steer, in a notebook or as one HTML file."""
 
-from workbench.widgets.attention import AttentionDashboard
+from .attention import AttentionDashboard
 
 __all__ = ["AttentionDashboard"]

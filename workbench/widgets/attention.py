@@ -10,13 +10,13 @@ import anywidget
 import traitlets
 from traitlets import validate
 
-from workbench.errors import InputError
-from workbench.figures.tokens import visible
-from workbench.widgets import patterns
-from workbench.widgets.coding import encode
-from workbench.widgets.export import document, fragment, write_text
-from workbench.widgets.patterns import Patterns
-from workbench.widgets.standalone import attention_state
+from ..errors import InputError
+from ..figures.tokens import visible
+from . import patterns
+from .coding import encode
+from .export import document, fragment, write_text
+from .patterns import Patterns
+from .standalone import attention_state
 
 _HERE = Path(__file__).parent
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from workbench.figures.arrays import Array
+from ..figures.arrays import Array
 
 EXACT = 256  # tokens up to which weights travel as float32
 

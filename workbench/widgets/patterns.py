@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 
-from workbench.errors import InputError, KindError, count
-from workbench.figures.arrays import Array, array
-from workbench.figures.tokens import token_list
+from ..errors import InputError, KindError, count
+from ..figures.arrays import Array, array
+from ..figures.tokens import token_list
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import base64
 from collections.abc import Sequence
 from typing import Any
 
-from workbench.errors import InputError, TooLargeError
-from workbench.figures.arrays import Array
-from workbench.figures.tokens import visible
-from workbench.widgets.coding import encode, size
-from workbench.widgets.patterns import Patterns
+from ..errors import InputError, TooLargeError
+from ..figures.arrays import Array
+from ..figures.tokens import visible
+from .coding import encode, size
+from .patterns import Patterns
 
 LIMIT = 8_000_000  # bytes of base64 in one file
 
