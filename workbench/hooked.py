@@ -155,11 +155,15 @@ class HookedTransformer(Transformer):
         return self._read(text, None, prepend_bos).tokens
 
     def to_str_tokens(self, tokens: TextLike, prepend_bos: bool | None = None) -> list[str]:
-        """Each token of one text as its own text."""
+        """Each token of one text as its own text; its id where the model has no tokenizer."""
         ids = self.to_tokens(tokens, prepend_bos)
         if len(ids) != 1:
             raise InputError(f"to_str_tokens takes one text; {len(ids)} came")
-        return [self._tokenizer.piece(token) for token in ids[0].tolist()]
+        return self.token_texts(ids[0].tolist())
+
+    def token_texts(self, ids: Iterable[int]) -> list[str]:
+        """Each id as its own text, or as a number where the model has no tokenizer."""
+        return [str(token) if self.tokenizer is None else self.tokenizer.piece(token) for token in ids]
 
     def to_string(self, tokens: Int[Tensor, "*batch pos"] | Sequence[int]) -> str | list[str]:
         """The text of ids [pos]; a list of texts for [batch, pos]."""

@@ -59,16 +59,11 @@ def logit_lens(model: HookedTransformer, tokens: TextLike, top_k: int = 10) -> L
         tokens=chosen,
         logprobs=logprobs.masked_fill(padding, torch.nan),
         labels=(*(f"{layer}_pre" for layer in range(model.spec.n_layers)), "final"),
-        str_tokens=[_texts(model, row.tolist()) for row in ids],
-        texts=[[[_texts(model, k) for k in pos] for pos in row] for row in chosen.tolist()],
+        str_tokens=[model.token_texts(row.tolist()) for row in ids],
+        texts=[[[model.token_texts(k) for k in pos] for pos in row] for row in chosen.tolist()],
     )
 
 
 def _top(logits: Float[Tensor, "batch pos vocab"], k: int) -> tuple[Tensor, Tensor]:
     best = logits.float().log_softmax(-1).topk(k, dim=-1)
     return best.values, best.indices
-
-
-def _texts(model: HookedTransformer, ids: list[int]) -> list[str]:
-    piece = str if model.tokenizer is None else model.tokenizer.piece
-    return ["" if token < 0 else piece(token) for token in ids]
