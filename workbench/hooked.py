@@ -162,8 +162,9 @@ class HookedTransformer(Transformer):
         return self.token_texts(ids[0].tolist())
 
     def token_texts(self, ids: Iterable[int]) -> list[str]:
-        """Each id as its own text, or as a number where the model has no tokenizer."""
-        return [str(token) if self.tokenizer is None else self.tokenizer.piece(token) for token in ids]
+        """Each id as its own text, or as a number where the model has no tokenizer; "" for -1, no token."""
+        name = str if self.tokenizer is None else self.tokenizer.piece
+        return ["" if token == -1 else name(token) for token in ids]
 
     def to_string(self, tokens: Int[Tensor, "*batch pos"] | Sequence[int]) -> str | list[str]:
         """The text of ids [pos]; a list of texts for [batch, pos]."""
