@@ -15,7 +15,8 @@ from workbench.model.block import PreNorm
 from workbench.model.embedding import TiedUnembeddingSpec, TokenEmbeddingSpec, UnembeddingSpec
 from workbench.model.mlp import ACTIVATIONS, GatedMLPSpec, MLPSpec
 from workbench.model.norms import LayerNormSpec, RMSNormSpec
-from workbench.model.positions import LearnedPositionsSpec, RotarySpec
+from workbench.model.positions import LearnedPositionsSpec
+from workbench.model.rotary import RotarySpec
 
 VOCAB, N_CTX = 23, 64
 

@@ -13,15 +13,18 @@ PACKAGE = Path(wb.__file__).parent
 
 # A room imports only from rooms before it.
 ROOMS = """
-    errors files sites hooks spec tokenizer metrics model decompose cache inputs recorder run interventions families
-    pretrained formats hooked sweep lenses figures widgets cli
+    errors files sizes sites hooks spec tokenizer metrics model decompose cache inputs recorder run interventions
+    families pretrained formats hooked sweep_result sweep lenses figures widgets cli
 """.split()
 
 # Within the model, a file imports only from files before it.
-MODEL = "precision linear memory masks pass_ positions norms attention mlp block embedding transformer init".split()
+MODEL = """
+    precision linear memory masks pass_ positions rotary norms attention mlp block embedding transformer init
+""".split()
+
 
 # A method that draws, or a table, imports its room when it is called.
-WHEN_CALLED = {("sweep", "figures"), ("lenses", "figures")}
+WHEN_CALLED = {("sweep_result", "figures"), ("lenses", "figures")}
 
 
 def imports(path: Path, inside_functions: bool):

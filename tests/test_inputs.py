@@ -11,7 +11,7 @@ from workbench.model.block import PreNorm
 from workbench.model.embedding import TiedUnembeddingSpec, TokenEmbeddingSpec
 from workbench.model.mlp import GatedMLPSpec
 from workbench.model.norms import RMSNormSpec
-from workbench.model.positions import RotarySpec
+from workbench.model.rotary import RotarySpec
 
 
 @pytest.fixture(scope="module")

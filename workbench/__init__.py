@@ -24,7 +24,8 @@ from .metrics import logit, logit_diff
 from .pretrained import pretrained
 from .sites import Site, site_name
 from .spec import ModelSpec
-from .sweep import SweepResult, ablate, activation_patching
+from .sweep import ablate, activation_patching
+from .sweep_result import SweepResult
 
 if TYPE_CHECKING:
     from . import figures

@@ -18,11 +18,12 @@ from torch import Tensor
 
 from . import decompose
 from .decompose import Index, Token
-from .errors import InputError, KindError, LoadError, MissingError, SiteError, size_text
+from .errors import InputError, KindError, LoadError, MissingError, SiteError
 from .files import atomic_file
 from .model.pass_ import Attended
 from .model.transformer import Transformer
 from .sites import Selector, Site, Sites
+from .sizes import size_text
 
 
 class ActivationCache(Mapping[str, Tensor]):
@@ -72,7 +73,7 @@ class ActivationCache(Mapping[str, Tensor]):
 
     def __contains__(self, site: object) -> bool:
         try:
-            self._sites.one(site)  # pyright: ignore[reportArgumentType]
+            self._sites.select(site)  # pyright: ignore[reportArgumentType]
         except (SiteError, KindError):
             return False
         return True

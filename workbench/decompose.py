@@ -218,9 +218,9 @@ def onto_logits(
 def _directions(cache: ActivationCache, tokens: Token, normed: Tensor, batch_slice: Index) -> Tensor:
     """Rows of the unembedding, shaped to meet [component, batch, pos, d_model]: one for all, one per example, or one
     per example and position."""
-    ids, weight = _ids(cache, tokens), cache.model.unembedding.weight
-    if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < len(weight):
-        raise InputError(f"token {tokens!r} came; the vocabulary is 0 to {len(weight) - 1}")
+    ids, vocab_size = _ids(cache, tokens), cache.model.spec.vocab_size
+    if ids.numel() and not 0 <= int(ids.min()) <= int(ids.max()) < vocab_size:
+        raise InputError(f"token {tokens!r} came; the vocabulary is 0 to {vocab_size - 1}")
     if ids.ndim and cache.has_batch_dim:
         if len(ids) != len(cache.positions):
             raise InputError(f"{len(ids)} tokens came for {len(cache.positions)} examples")
@@ -228,7 +228,7 @@ def _directions(cache: ActivationCache, tokens: Token, normed: Tensor, batch_sli
         ids = at_positions(ids, batch_slice, 0)
         if per_example and ids.ndim:
             ids = ids.reshape(-1, *[1] * (normed.ndim - 3))
-    rows = weight[ids.to(weight.device)].to(normed)
+    rows = cache.model.unembedding.directions(ids.to(cache.model.device)).to(normed)
     try:
         torch.broadcast_shapes(rows.shape, normed.shape[1:])
         fits = rows.ndim < normed.ndim

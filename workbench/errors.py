@@ -97,11 +97,3 @@ def nearest(name: str, existing: Iterable[str], n: int = 3) -> str:
 def count(n: int, noun: str) -> str:
     """'1 token', '3 tokens'."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
-
-
-def size_text(n_bytes: float) -> str:
-    """A size as a person reads it: '1.5 GiB', '312 MiB', '4 KiB'."""
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if n_bytes >= size:
-            return f"{n_bytes / size:.1f} {unit}"
-    return f"{n_bytes:.0f} bytes"

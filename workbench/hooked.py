@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from . import run
 from .cache import ActivationCache
-from .errors import FetchError, InputError, KindError, LoadError, MissingError, TooLargeError, nearest, size_text
+from .errors import FetchError, InputError, KindError, LoadError, MissingError, SpecError, TooLargeError, nearest
 from .formats.checkpoint import is_checkpoint, read_checkpoint, save_checkpoint
 from .formats.gguf_model import read_gguf
 from .formats.huggingface import read_folder, read_memory
@@ -24,7 +24,8 @@ from .inputs import Text, TextLike, read_stream, read_text
 from .model.init import initial_tensors, place_tensors
 from .model.transformer import Transformer
 from .pretrained import fetch, pretrained
-from .recorder import PosSlice, free_memory
+from .recorder import PosSlice
+from .sizes import free_memory, size_text
 from .spec import ModelSpec
 from .tokenizer import Tokenizer
 
@@ -134,13 +135,17 @@ class HookedTransformer(Transformer):
         """Logits and attention from the stream that enters a layer; earlier blocks do not run, and asking for their
         attention raises. start_at_layer = n_layers is the last stream: only the final norm and unembedding run."""
         start = run.checked_layer(self, start_at_layer, "start_at_layer")
-        places = read_stream(resid, self.spec, attention_mask)
+        rows = read_stream(resid, self.spec, attention_mask)
         bound = run.bind_within(hooks, self.sites, run.Span(start=start, resumed=True))
-        return run.resume(self, resid, start, merge(self._view_hooks, bound), places)
+        return run.resume(self, resid, start, merge(self._view_hooks, bound), rows)
 
     def with_hooks(self, hooks: Iterable[HookLike]) -> HookedTransformer:
         """A view of this model in which these hooks are always there, before those of a run. It shares the weights
-        and is accepted wherever a model is; this model stays as it was."""
+        and is accepted wherever a model is; this model's runs stay as they were.
+
+        What moves or converts weights (`to`, `requires_grad_`) does so for both. A run that starts late or stops
+        early calls those of the hooks that it passes.
+        """
         view = copy.copy(self)
         view._view_hooks = merge(self._view_hooks, bind(hooks, self.sites))
         return view
@@ -151,8 +156,19 @@ class HookedTransformer(Transformer):
     # Text
 
     def to_tokens(self, text: TextLike, prepend_bos: bool | None = None) -> Int[Tensor, "batch pos"]:
-        """Token ids [batch, pos] of a text or a list of texts (padded left); None follows the tokenizer's BOS rule."""
+        """Token ids [batch, pos] of a text or a list of texts; prepend_bos=None follows the tokenizer's own rule.
+
+        Texts of unequal length are padded left, and these ids alone do not say where: give a run the texts
+        themselves, or the mask of `to_tokens_and_mask` with them.
+        """
         return self._read(text, None, prepend_bos).tokens
+
+    def to_tokens_and_mask(
+        self, text: TextLike, prepend_bos: bool | None = None
+    ) -> tuple[Int[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]:
+        """Token ids, and True where there is a token: what a run takes as tokens and attention_mask."""
+        read = self._read(text, None, prepend_bos)
+        return read.tokens, read.positions >= 0
 
     def to_str_tokens(self, tokens: TextLike, prepend_bos: bool | None = None) -> list[str]:
         """Each token of one text as its own text; its id where the model has no tokenizer."""
@@ -186,7 +202,11 @@ class HookedTransformer(Transformer):
     # Weights, in the field's layout. Per layer they are views: model.blocks[3].attn.W_Q
 
     def _stack(self, component: str, name: str) -> Tensor:
-        return torch.stack([getattr(getattr(block, component), name) for block in self.blocks])
+        parts = [getattr(block, component) for block in self.blocks]
+        for layer, part in enumerate(parts):
+            if not hasattr(part, name):  # said here, since torch would call the property itself missing
+                raise SpecError(f"layer {layer}'s {component} is a {type(part).__name__}, which has no {name}")
+        return torch.stack([getattr(part, name) for part in parts])
 
     W_Q = property(lambda self: self._stack("attn", "W_Q"), doc="[layer head d_model d_head]")
     W_K = property(lambda self: self._stack("attn", "W_K"), doc="[layer kv_head d_model d_head]")

@@ -18,7 +18,7 @@ TextLike: TypeAlias = str | Sequence[str] | Tensor
 
 
 @dataclass(frozen=True)
-class Places:
+class Rows:
     """Where the rows of a run stand.
 
     positions: [batch, pos] counted over real tokens, -1 where there is none.
@@ -30,7 +30,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Text(Places):
+class Text(Rows):
     """What a run reads: token ids [batch, pos] and where they stand."""
 
     tokens: Int[Tensor, "batch pos"]
@@ -63,7 +63,7 @@ def read_text(
     return Text(placed.positions, placed.padded, tokens.to(device))
 
 
-def read_stream(resid: Tensor, spec: ModelSpec, attention_mask: Tensor | None = None) -> Places:
+def read_stream(resid: Tensor, spec: ModelSpec, attention_mask: Tensor | None = None) -> Rows:
     """Positions of a recorded stream [batch, pos, d_model] that a run resumes from."""
     if not isinstance(resid, Tensor) or resid.ndim != 3 or resid.shape[-1] != spec.d_model or not resid.numel():
         came = list(resid.shape) if isinstance(resid, Tensor) else type(resid).__name__
@@ -71,7 +71,7 @@ def read_stream(resid: Tensor, spec: ModelSpec, attention_mask: Tensor | None = 
     return _placed(_checked_mask(attention_mask, resid.shape[:2]), resid.shape[:2], resid.device, spec)
 
 
-def _placed(mask: Tensor | None, shape: tuple[int, ...], device: torch.device, spec: ModelSpec) -> Places:
+def _placed(mask: Tensor | None, shape: tuple[int, ...], device: torch.device, spec: ModelSpec) -> Rows:
     mask = torch.ones(shape, dtype=torch.bool) if mask is None else mask.cpu()
     lengths = mask.sum(1)
     if int(lengths.min()) == 0:
@@ -79,7 +79,7 @@ def _placed(mask: Tensor | None, shape: tuple[int, ...], device: torch.device, s
     if (longest := int(lengths.max())) > spec.n_ctx:
         raise InputError(f"the text has {longest} tokens; this model's context is {spec.n_ctx}")
     positions = torch.where(mask, mask.long().cumsum(1) - 1, -1)
-    return Places(positions.to(device), padded=not bool(mask.all()))
+    return Rows(positions.to(device), padded=not bool(mask.all()))
 
 
 def _encode(

@@ -158,5 +158,8 @@ def _id(token: object, tokenizer: Tokenizer | None) -> int:
     if not isinstance(token, str):
         raise KindError(f"a token is an id or a text, not {type(token).__name__} {token!r}")
     if tokenizer is None:
-        raise MetricError(f"the metric's token is the text {token!r} and no tokenizer is at hand; give its id")
+        raise MetricError(
+            f"the metric's token is the text {token!r} and no tokenizer is at hand; give its id, "
+            f"model.to_single_token({token!r})"
+        )
     return tokenizer.single(token)

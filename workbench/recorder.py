@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-import psutil
 import torch
 from jaxtyping import Int
 from torch import Tensor
 
 from .cache import ActivationCache
 from .decompose import as_index
-from .errors import InputError, TooLargeError, size_text
+from .errors import InputError, TooLargeError
 from .inputs import Text
 from .model.pass_ import Attended
 from .model.transformer import Transformer
 from .sites import Site
+from .sizes import free_memory, size_text
 
 PosSlice: TypeAlias = int | slice | Sequence[int] | Tensor | None
 _LOOKED_AT = ("hook_attn_scores", "hook_pattern")
@@ -106,13 +106,6 @@ def cache_bytes(sites: Sequence[Site], batch: int, pos: int, itemsize: int, n_ke
         else:
             widths[site.name] = (site.sizes[site.axes.index("head")] or 1) * n_keys
     return batch * pos * sum(widths.values()) * itemsize
-
-
-def free_memory(device: torch.device) -> int:
-    """Bytes that can be allocated on a device."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return psutil.virtual_memory().available
 
 
 def position_index(pos_slice: PosSlice, n_pos: int) -> Int[Tensor, " kept"] | None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from .cache import ActivationCache
 from .errors import InputError, KindError, SiteError
 from .hooks import At, BoundHooks, HookLike, as_sequence, bind, merge
-from .inputs import Places, Text
+from .inputs import Rows, Text
 from .model.pass_ import Attended, Pass
 from .model.transformer import Transformer
 from .recorder import CacheRecorder, PosSlice
@@ -71,10 +71,10 @@ def forward(
 
 
 def resume(
-    model: Transformer, resid: Tensor, start_at_layer: int, hooks: BoundHooks, places: Places
+    model: Transformer, resid: Tensor, start_at_layer: int, hooks: BoundHooks, rows: Rows
 ) -> tuple[Float[Tensor, "batch pos vocab"], AttentionWeights]:
     """Logits and attention from the stream that enters a layer; earlier blocks do not run."""
-    at = Pass(places.positions, padded=places.padded, hooks=hooks)
+    at = Pass(rows.positions, padded=rows.padded, hooks=hooks)
     x = model.run_blocks(resid, at, start=start_at_layer)
     return model.unembed(x, at), AttentionWeights(at.attended, model.spec.n_layers, start_at_layer)
 

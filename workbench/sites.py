@@ -168,6 +168,8 @@ def _short_form(selector: tuple) -> tuple[str, int | None]:
             return short, None
         case (str(short), layer) if hasattr(layer, "__index__") and not isinstance(layer, bool):
             return short, layer.__index__()
+        case (str(short), layer, str(component)):  # as TransformerLens has it: ("pattern", 5, "attn")
+            return _short_form((f"{component}.{short}", layer))
     raise KindError(f"a short form is a pair such as ('resid_pre', 3), not {selector!r}")
 
 

@@ -65,6 +65,10 @@ class ComponentSpec(Spec):
     def build(self, d_model: int, place: Place) -> Component:
         """The module, with the sites it has at this place. Under `torch.device("meta")` it allocates nothing."""
 
+    def n_idle_params(self, d_model: int) -> int:
+        """How many of its parameters one token's pass does not use: experts that are not chosen."""
+        return 0
+
 
 @dataclass(frozen=True)
 class LayerSpec(Spec):
@@ -139,8 +143,8 @@ class ModelSpec(Spec):
     @cached_property
     def n_active_params(self) -> int:
         """Those that one token's forward pass uses: all, unless a component says which of its own lie idle."""
-        idle = sum(getattr(part, "n_idle_params", 0) for layer in self.layers for part in (layer.attn, layer.mlp))
-        return self.n_params - idle
+        parts = (part for layer in self.layers for part in (layer.attn, layer.mlp) if part is not None)
+        return self.n_params - sum(part.n_idle_params(self.d_model) for part in parts)
 
     def _parameters(self) -> Iterator[nn.Parameter]:
         with torch.device("meta"):

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
 
 import torch
 from einops import rearrange
@@ -26,12 +25,8 @@ from .inputs import TextLike, read_text
 from .interventions._base import Choice, Region, region_of, within
 from .metrics import MetricLike, measure, resolve
 from .sites import Site
+from .sweep_result import LEAST, SweepResult
 
-if TYPE_CHECKING:
-    import pandas as pd
-    import plotly.graph_objects as go
-
-_LEAST = 1e-6  # of a difference between base and other that an effect can be a share of
 _ROW_BYTES = 2**28  # logits of one batch of cells; the largest tensor of a sweep
 
 # What each kind of site is swept over, the first form by default.
@@ -40,77 +35,6 @@ _OVER = {
     "head": (("layer", "head"), ("layer", "pos", "head"), ("layer", "pos"), ("layer",)),
 }
 _SITES = {"resid_pre": "pos", "attn_out": "pos", "mlp_out": "pos", "z": "head"}
-
-
-@dataclass(frozen=True)
-class SweepResult:
-    """What an intervention did to a metric, at each place of a grid.
-
-    values:    [example, *axes] the metric of the edited run.
-    axes:      the grid's axes, e.g. ("layer", "pos").
-    labels:    for each axis, what its places are called: numbers, or tokens for positions.
-    places:    for each axis, the numbers of its places.
-    clean, corrupted: [example] the metric of the untouched runs; for an ablation corrupted is empty.
-    site, direction:  what was changed; "denoise", "noise" or "ablate".
-    unchanged: [*axes] where the new values equalled the old ones, so that nothing could happen.
-    """
-
-    values: Float[Tensor, " example *axes"]
-    axes: tuple[str, ...]
-    labels: dict[str, tuple[str, ...]]
-    places: dict[str, tuple[int, ...]]
-    clean: Float[Tensor, " example"]
-    corrupted: Float[Tensor, " *example"]
-    site: str
-    direction: str
-    unchanged: Bool[Tensor, " *axes"]
-
-    @property
-    def mean(self) -> Float[Tensor, " *axes"]:
-        """The metric of each cell, over examples."""
-        return self.values.mean(0)
-
-    @property
-    def _base_and_other(self) -> tuple[Tensor, Tensor]:
-        return (self.corrupted, self.clean) if self.direction == "denoise" else (self.clean, self.corrupted)
-
-    @property
-    def effect(self) -> Float[Tensor, " *axes"]:
-        """(mean value - mean base) / (mean other - mean base): 0 nothing moved, 1 moved all the way. The base is the
-        run that is edited, the other the run patched from. For an ablation: mean value - mean clean.
-
-        NaN where base and other do not differ.
-        """
-        if self.direction == "ablate":
-            return self.mean - self.clean.mean()
-        base, other = self._base_and_other
-        return (self.mean - base.mean()) / _or_nan(other.mean() - base.mean())
-
-    @property
-    def effect_each(self) -> Float[Tensor, " example *axes"]:
-        """The effect of each example on its own."""
-        over = (slice(None), *[None] * len(self.axes))
-        if self.direction == "ablate":
-            return self.values - self.clean[over]
-        base, other = self._base_and_other
-        return (self.values - base[over]) / _or_nan(other - base)[over]
-
-    def to_dataframe(self) -> pd.DataFrame:
-        """Long form: one row per example and cell, with value and effect; tokens, where positions are named by them."""
-        import pandas as pd  # slow to import, and few programs ask for a table
-
-        cells = product(range(len(self.values)), *(self.places[axis] for axis in self.axes))
-        index = pd.DataFrame(list(cells), columns=["example", *self.axes])
-        if "pos" in self.axes and self.labels["pos"] != _numbers(self.places["pos"]):
-            token_of = dict(zip(self.places["pos"], self.labels["pos"], strict=True))
-            index["token"] = [token_of[position] for position in index["pos"]]
-        return index.assign(value=self.values.flatten().numpy(), effect=self.effect_each.flatten().numpy())
-
-    def figure(self) -> go.Figure:
-        """The effects as a heat map."""
-        from . import figures
-
-        return figures.patching(self)
 
 
 def activation_patching(
@@ -265,7 +189,7 @@ class _Grid:
             direction=direction,
             unchanged=unchanged.reshape(shape),
         )
-        if direction != "ablate" and (same := (clean - corrupted).abs() < _LEAST).any():
+        if direction != "ablate" and (same := (clean - corrupted).abs() < LEAST).any():
             pairs = same.nonzero().flatten().tolist()
             warnings.warn(f"clean and corrupted measure the same in pairs {pairs}; their effect is NaN", stacklevel=3)
         return result
@@ -303,10 +227,6 @@ def _recorded(
 def _batches(cells: Sequence[int], bytes_per_cell: int) -> Iterator[list[int]]:
     size = max(1, _ROW_BYTES // bytes_per_cell)
     return (list(cells[start : start + size]) for start in range(0, len(cells), size))
-
-
-def _or_nan(denominator: Tensor) -> Tensor:
-    return torch.where(denominator.abs() < _LEAST, torch.nan, denominator)
 
 
 def _axes(site: str, over: Sequence[str] | None) -> tuple[str, ...]:

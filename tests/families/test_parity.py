@@ -159,3 +159,48 @@ def test_bfloat16_errs_no_more_than_transformers(config):
         error = [(logits.float() - wanted).abs().mean() for logits in (ours(tokens)[0], rounded(tokens).logits)]
     assert ours(tokens)[0].dtype == torch.bfloat16
     assert error[0] <= 1.1 * error[1], error
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("use_rope", False),
+        ("is_causal", False),
+        ("logit_scale", 0.0),
+        ("partial_rotary_factor", 0),
+        ("partial_rotary_factor", 0.5),
+        ("sliding_window", 4096),
+        ("layer_types", ["sliding_attention"]),
+        ("rope_interleaved", True),
+        ("quantization_config", {"bits": 4}),
+        ("rope_scaling", {"rope_type": "llama3", "factor": 8.0}),
+        ("embedding_multiplier", 0),
+    ],
+)
+def test_a_value_is_not_harmless_for_being_false_or_zero(tmp_path, key, value):
+    tiny(CONFIGS["llama grouped, untied"]).save_pretrained(tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(written | {key: value}))
+    with pytest.raises(wb.errors.FamilyError, match=key):
+        wb.load(tmp_path)
+
+
+def test_what_published_configs_hold_besides_loads(tmp_path):
+    """As in the files of SmolLM2 and TinyLlama, which were written by older releases."""
+    config = CONFIGS["llama grouped, untied"]
+    theirs = tiny(config)
+    theirs.save_pretrained(tmp_path)
+    written = json.loads((tmp_path / "config.json").read_text())
+    del written["rope_parameters"], written["head_dim"]
+    written |= {
+        "is_llama_config": True,
+        "rope_interleaved": False,
+        "rope_theta": 10000.0,
+        "rope_scaling": None,
+        "torch_dtype": "float32",
+        "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}},
+        "pretraining_tp": 1,
+        "sliding_window": None,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(written))
+    assert parity(wb.load(tmp_path), theirs).holds

@@ -14,7 +14,7 @@ from workbench.model.masks import Visibility, visible
 from workbench.model.mlp import ACTIVATIONS, MLPSpec
 from workbench.model.norms import LayerNorm, RMSNorm
 from workbench.model.pass_ import Pass
-from workbench.model.positions import RotarySpec, rotary_table, rotate_halves
+from workbench.model.rotary import RotarySpec, rotary_table, rotate_halves
 from workbench.sites import Place
 
 

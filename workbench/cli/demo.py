@@ -22,7 +22,8 @@ from ..files import atomic_file
 from ..hooked import HookedTransformer, load
 from ..lenses import Lens, logit_lens
 from ..metrics import logit_diff
-from ..sweep import SweepResult, activation_patching
+from ..sweep import activation_patching
+from ..sweep_result import SweepResult
 from ..widgets import AttentionDashboard
 from .tables import print_table
 

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import SpecError, size_text
+from ..errors import SpecError
 from ..hooked import HookedTransformer, load
 from ..recorder import cache_bytes
 from ..sites import Site
+from ..sizes import size_text
 from .tables import print_table
 
 _NUMBERS = ("n_layers", "d_model", "n_heads", "n_kv_heads", "d_head", "d_mlp", "vocab_size", "n_ctx")

@@ -32,6 +32,21 @@ _ABOUT_SOMETHING_ELSE = frozenset(
     """.split()
 )
 
+# Keys of other families' mathematics that some files write out with the value that switches them off.
+_NEUTRAL: dict[str, Any] = {
+    "add_cross_attention": False,
+    "alibi": False,
+    "is_llama_config": True,
+    "mlp_only_layers": [],
+    "partial_rotary_factor": 1.0,
+    "pruned_heads": {},
+    "qk_layernorm": False,
+    "rope_interleaved": False,
+    "use_parallel_residual": False,
+    "use_qk_norm": False,
+    "use_sliding_window": False,
+}
+
 _ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -108,10 +123,15 @@ class Config:
         inside = Config({"rope_theta": written.get("rope_theta")}, self.where)
         return self.number("rope_theta", inside.number("rope_theta", default))
 
+    def _is_neutral(self, key: str) -> bool:
+        """Whether a key stands there with the value that leaves the mathematics alone."""
+        value = self._values[key]
+        return value is None or (key in _NEUTRAL and type(value) is type(_NEUTRAL[key]) and value == _NEUTRAL[key])
+
     def finish(self) -> None:
         """Refuse what nobody read and nobody knows to be harmless. Call it last."""
         left = sorted(self._values.keys() - self.seen - _ABOUT_SOMETHING_ELSE)
-        left = [key for key in left if not key.startswith("_") and self._values[key] not in (None, False, {}, [])]
+        left = [key for key in left if not key.startswith("_") and not self._is_neutral(key)]
         if left:
             raise FamilyError(
                 f"{self.where} says {left[0]} = {self._values[left[0]]!r}, a key that is not accounted for and "

@@ -10,7 +10,7 @@ from ..model.block import PreNorm
 from ..model.embedding import TiedUnembeddingSpec, TokenEmbeddingSpec, UnembeddingSpec
 from ..model.mlp import GatedMLPSpec
 from ..model.norms import RMSNormSpec
-from ..model.positions import RotarySpec
+from ..model.rotary import RotarySpec
 from ..spec import ModelSpec
 from ._config import Config
 from ._sources import Source

@@ -20,13 +20,15 @@ ONE, MANY = 520, 224  # px that one pattern, or each of several, may take
 def attention(weights: Any, tokens: Sequence[str], title: str | None = None, *, theme: str = "auto") -> go.Figure:
     """Queries down, keys to the right; the colour follows the square root, so that small weights show.
 
-    `weights` is [query, key], or [head, query, key] for one panel per head; `tokens` has one string per
-    position. The hover gives the exact weight and both tokens. What a causal mask hides is blank.
+    `weights` is [query, key], or [head, query, key] (also [1, head, query, key]) for one panel per head;
+    `tokens` has one string per position. The hover gives the exact weight and both tokens. What a causal mask hides is blank.
 
     Raises InputError where shapes, tokens or theme do not fit, KindError for what holds no numbers or no
     strings, TooLargeError for more cells than a browser shows.
     """
     pattern = array(weights, "weights")
+    if pattern.ndim == 4 and len(pattern) == 1:  # a layer's attention of a single text
+        pattern = pattern[0]
     if pattern.ndim not in (2, 3) or pattern.shape[-1] != pattern.shape[-2] or not pattern.size:
         shape = list(pattern.shape)
         raise InputError(f"weights must be [query, key] or [head, query, key], as many keys as queries, not {shape}.")

@@ -28,7 +28,7 @@ def is_checkpoint(folder: Path) -> bool:
 
 def save_checkpoint(model: Transformer, tokenizer: Tokenizer | None, folder: Path) -> None:
     """Write the folder whole or not at all; a checkpoint that stood there is replaced."""
-    if folder.exists() and not is_checkpoint(folder) and any(folder.iterdir()):
+    if folder.exists() and not is_checkpoint(folder) and (folder.is_file() or any(folder.iterdir())):
         raise LoadError(f"{str(folder)!r} exists and is no checkpoint of ours; it is not overwritten")
     tensors = {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
     with atomic_folder(folder) as temporary:

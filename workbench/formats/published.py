@@ -15,12 +15,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ..errors import LoadError, TooLargeError, nearest, size_text
+from ..errors import LoadError, TooLargeError, nearest
 from ..families import family
 from ..families._config import Config
 from ..families._sources import Source
 from ..model.init import meta_transformer
-from ..recorder import free_memory
+from ..sizes import free_memory, size_text
 from ..spec import ModelSpec
 from ..tokenizer import Tokenizer
 

@@ -28,7 +28,7 @@ class Patch(Intervention):
         if source.shape != value.shape:
             raise InterventionError(
                 f"the cache's {site.name} is {list(source.shape)} and this run's {list(value.shape)}; "
-                "patching wants texts of the same number of tokens and examples"
+                "patching wants as many examples and positions recorded (without pos_slice) as the run has"
             )
         return source[region].to(value)
 

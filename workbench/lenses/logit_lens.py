@@ -18,7 +18,7 @@ from ..inputs import TextLike
 from ..run import stream_logits
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Lens:
     """The most probable next tokens at each place.
 
@@ -34,6 +34,10 @@ class Lens:
     labels: tuple[str, ...]
     str_tokens: list[list[str]]
     texts: list[list[list[list[str]]]]
+
+    def __repr__(self) -> str:
+        batch, rows, pos, k = self.tokens.shape
+        return f"Lens of {batch} texts: {rows} layers x {pos} positions, {k} tokens each"
 
     def figure(self, example: int = 0):
         """The top token at each layer and position, coloured by its probability."""

@@ -26,8 +26,8 @@ from .linear import Linear, WriteLinear
 from .masks import Visibility
 from .memory import Kept
 from .pass_ import Pass
-from .positions import NoRotary, RotarySpec
 from .precision import at_least_float32
+from .rotary import NoRotary, RotarySpec
 
 
 class Attention(Component):

@@ -54,6 +54,10 @@ class Unembedding(Component):
     def forward(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows vocab"]:
         return F.linear(x, self.weight, self.bias)
 
+    def directions(self, ids: Int[Tensor, "*ids"]) -> Float[Tensor, "*ids d_model"]:
+        """What the stream is projected onto for the logits of these tokens."""
+        return self.weight[ids]
+
     @property
     def b_U(self) -> Float[Tensor, " vocab"]:
         return self.weight.new_zeros(len(self.weight)) if self.bias is None else self.bias
@@ -70,6 +74,10 @@ class TiedUnembedding(Component):
 
     def forward(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows vocab"]:
         return F.linear(x, self.weight)
+
+    def directions(self, ids: Int[Tensor, "*ids"]) -> Float[Tensor, "*ids d_model"]:
+        """What the stream is projected onto for the logits of these tokens."""
+        return self.weight[ids]
 
     @property
     def b_U(self) -> Float[Tensor, " vocab"]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import json
-import os
-import tempfile
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+
+from ..files import atomic_file
 
 _PAGE_CSS = """\
 :root { color-scheme: light dark; }
@@ -58,15 +58,8 @@ def _html(title: str, state: dict[str, Any], name: str, css: str, after: str) ->
 
 def write_text(path: Path, text: str) -> Path:
     """Writes the file whole or not at all, and returns its path."""
-    handle, unfinished = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(unfinished, 0o644)  # mkstemp makes a private file
-        os.replace(unfinished, path)
-    except BaseException:
-        os.unlink(unfinished)
-        raise
+    with atomic_file(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
     return path
 
 
