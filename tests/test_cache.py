@@ -501,8 +501,11 @@ def test_names_of_every_form(cache):
     assert len(cache) == len(list(cache)) == len(cache.sites)
     assert dict(cache.items()).keys() == cache.keys()
     assert cache.get("nothing") is None
-    for absent in ("blocks.3.hook_resid_pre", ("q", 3), ("q",), 7, None, ("scale", 0), "q", "", ("q", True)):
+    for absent in ("blocks.3.hook_resid_pre", ("q", 3), ("q",), 7, None, ("scale", 0), "scale", "", ("q", True)):
         assert absent not in cache
+    assert "q" in cache  # in some layer
+    assert "*hook_q" in cache
+    assert "*hook_qq" not in cache
 
 
 NAMES = {
