@@ -228,7 +228,7 @@ def _directions(cache: ActivationCache, tokens: Token, normed: Tensor, batch_sli
         ids = at_positions(ids, batch_slice, 0)
         if per_example and ids.ndim:
             ids = ids.reshape(-1, *[1] * (normed.ndim - 3))
-    rows = cache.model.unembedding.directions(ids.to(cache.model.device)).to(normed)
+    rows = cache.model.unembedding.directions(ids.to(cache.model.embedding.weight.device)).to(normed)
     try:
         torch.broadcast_shapes(rows.shape, normed.shape[1:])
         fits = rows.ndim < normed.ndim

@@ -21,7 +21,8 @@ def attention(weights: Any, tokens: Sequence[str], title: str | None = None, *, 
     """Queries down, keys to the right; the colour follows the square root, so that small weights show.
 
     `weights` is [query, key], or [head, query, key] (also [1, head, query, key]) for one panel per head;
-    `tokens` has one string per position. The hover gives the exact weight and both tokens. What a causal mask hides is blank.
+    `tokens` has one string per position. The hover gives the exact weight and both tokens. What a causal
+    mask hides is blank.
 
     Raises InputError where shapes, tokens or theme do not fit, KindError for what holds no numbers or no
     strings, TooLargeError for more cells than a browser shows.
