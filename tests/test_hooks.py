@@ -4,6 +4,7 @@ import pytest
 import torch
 from random_models import powered, some_tokens
 
+import workbench as wb
 from workbench.errors import HookError, InputError, KindError, SiteError
 from workbench.model.attention import AttentionSpec
 from workbench.model.block import PreNorm
@@ -98,10 +99,64 @@ def test_hooks_that_name_nothing_stop_the_run_before_it_starts(model, hooks, err
     assert ran == []
 
 
-@pytest.mark.parametrize("method", ["forward", "run_with_cache", "run_with_hooks", "resume", "with_hooks"])
+@pytest.mark.parametrize("method", ["forward", "run_with_cache", "run_with_hooks", "resume", "with_hooks", "to_tokens"])
 def test_no_keyword_is_swallowed(model, method):
-    with pytest.raises(TypeError, match="name_filter"):
+    with pytest.raises(KindError, match=f"{method} has no argument 'name_filter'"):
         getattr(model, method)(TOKENS, name_filter="resid_pre")
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: wb.load("x", dtypee=1), "the nearest are: dtype"),
+        (lambda: wb.zero("z", head=1), "the nearest are: heads"),
+        (lambda: wb.patch(None, "z", layer=1), "the nearest are: layers"),
+        (lambda: wb.logit_diff(1, 2, position=3), "there are|nearest"),
+        (lambda: wb.ablate(None, TOKENS, len, sites="z"), "the nearest are: site"),
+        (lambda: wb.activation_patching(None, TOKENS, TOKENS, len, sites="z"), "the nearest are: site"),
+        (lambda: wb.logit_lens(None, TOKENS, topk=3), "the nearest are: top_k"),
+    ],
+)
+def test_a_keyword_that_does_not_exist_names_the_nearest(call, says):
+    with pytest.raises(KindError, match=says) as caught:
+        call()
+    assert isinstance(caught.value, TypeError)
+
+
+def test_a_hook_cannot_reach_the_run_through_its_positions(model):
+    logits, _ = model(TOKENS)
+    spoilt, cache = model.run_with_cache(TOKENS, hooks=[("embed", _spoil_positions)])
+    assert torch.equal(spoilt, logits)
+    assert cache.positions.tolist() == [[0, 1, 2, 3, 4]] * 2
+
+
+def _spoil_positions(value, at):
+    at.positions.zero_()
+
+
+@pytest.mark.parametrize("edit", [lambda value: value.unsqueeze_(0), lambda value: value.transpose_(0, 1)])
+def test_a_shape_edited_in_place_is_an_edit(model, edit):
+    def hook(value, at):
+        edit(value)
+
+    with pytest.raises(HookError, match="in place"):
+        model.run_with_hooks(TOKENS, [(SITE, hook)])
+
+
+def test_gradients_also_by_backward_and_not_in_inference_mode(model):
+    logits, cache = model.run_with_cache(TOKENS, grad=True)
+    wanted = torch.autograd.grad(logits.sum(), cache["z", 1], retain_graph=True)[0]
+    logits.sum().backward()
+    assert torch.allclose(cache["z", 1].grad, wanted, rtol=1e-4)
+    assert cache["embed"].grad is not None
+    with torch.inference_mode(), pytest.raises(InputError, match="inference_mode"):
+        model.run_with_cache(TOKENS, grad=True)
+
+
+def test_a_view_is_not_saved_without_its_hooks(model, tmp_path):
+    with pytest.raises(InputError, match="view"):
+        model.with_hooks([(SITE, lambda value, at: value)]).save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
 
 
 def test_hooks_run_in_order_and_a_view_before_those_of_the_run(model):

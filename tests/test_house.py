@@ -13,8 +13,8 @@ PACKAGE = Path(wb.__file__).parent
 
 # A room imports only from rooms before it.
 ROOMS = """
-    errors files sizes sites hooks spec tokenizer metrics model decompose cache inputs recorder run interventions
-    families pretrained formats hooked sweep_result sweep lenses figures widgets cli
+    errors keywords files sizes sites hooks spec tokenizer metrics model decompose cache inputs recorder run
+    interventions families pretrained formats hooked sweep_result sweep lenses figures widgets cli
 """.split()
 
 # Within the model, a file imports only from files before it.

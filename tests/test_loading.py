@@ -11,7 +11,7 @@ from random_models import powered, some_tokens
 from safetensors.torch import load_file, save_file
 
 import workbench as wb
-from workbench.errors import FamilyError, FetchError, KindError, LoadError, MissingError, TooLargeError
+from workbench.errors import FamilyError, FetchError, InputError, KindError, LoadError, MissingError, TooLargeError
 
 LLAMA = "llama grouped, untied"
 
@@ -48,6 +48,23 @@ def test_what_is_not_there(tmp_path):
         wb.load(tiny(CONFIGS[LLAMA]))
     with pytest.raises(KindError, match="transformers model"):
         wb.from_huggingface(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["float32", torch.int32, 1])
+def test_a_dtype_that_is_none(folder, dtype):
+    with pytest.raises(KindError, match="dtype"):
+        wb.load(folder, dtype=dtype)
+
+
+@pytest.mark.parametrize("device", ["nosuch", "cuda:99", 1.5])
+def test_a_device_that_is_not_there(folder, device):
+    with pytest.raises(InputError, match="device"):
+        wb.load(folder, device=device)
+
+
+def test_no_name_at_all():
+    with pytest.raises(MissingError):
+        wb.load("")
 
 
 def test_a_hub_that_cannot_be_reached_is_one_sentence(monkeypatch):
@@ -148,6 +165,10 @@ def test_shards(folder, tmp_path):
     index = tmp_path / "s" / "model.safetensors.index.json"
     written = json.loads(index.read_text())
     name = min(written["weight_map"])
+    other = next(shard for shard in shards if shard.name != written["weight_map"][name])
+    right = wb.load(tmp_path / "s")(torch.arange(9))[0]
+    save_file(load_file(other) | {name: torch.zeros(53, 24)}, other)
+    assert torch.equal(wb.load(tmp_path / "s")(torch.arange(9))[0], right)  # the index says which copy counts
     index.write_text(json.dumps({"weight_map": written["weight_map"] | {name: "../../etc/passwd"}}))
     with pytest.raises(LoadError, match="outside its folder"):
         wb.load(tmp_path / "s")

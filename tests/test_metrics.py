@@ -96,9 +96,7 @@ def test_callables():
 
 SHAPES = {
     "several": lambda logits: logits[:, -1],
-    "one for all": lambda logits: logits[0, 0, 0],
     "one for the first": lambda logits: logits[:1, 0, 0],
-    "a number": lambda logits: 3.0,
     "nothing": lambda logits: None,
     "text": lambda logits: "0.5",
     "a pair": lambda logits: (logits[:, 0, 0], 1),
@@ -157,3 +155,9 @@ def test_arguments_of_the_wrong_kind_are_told_apart_where_shapes_are_not_checked
     done = subprocess.run([sys.executable, "-W", "error", script], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.strip().endswith("refused")
+
+
+def test_a_callable_that_returns_a_mean_stands_for_each_example():
+    logits = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0))
+    measured = measure(lambda logits: logits[:, -1, 0].mean(), logits)
+    assert torch.equal(measured, logits[:, -1, 0].mean().expand(3))

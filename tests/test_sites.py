@@ -1,4 +1,6 @@
+import numpy as np
 import pytest
+import torch
 from random_models import powered
 
 import workbench as wb
@@ -38,6 +40,8 @@ def test_a_place_names_its_sites():
         (("attn.q", 1), "blocks.1.attn.hook_q"),
         (("hook_q", 1), "blocks.1.attn.hook_q"),
         (("attn.hook_q", 1), "blocks.1.attn.hook_q"),
+        (("q", 1, "attn"), "blocks.1.attn.hook_q"),
+        (("q", np.int64(1)), "blocks.1.attn.hook_q"),
         (("resid_post", -1), "blocks.2.hook_resid_post"),
         (("ln1.scale", 0), "blocks.0.ln1.hook_scale"),
         ("embed", "hook_embed"),
@@ -82,7 +86,20 @@ def test_what_does_not_exist_names_the_nearest(sites, selector, says):
     assert str(caught.value)[0] not in "'\""
 
 
-@pytest.mark.parametrize("selector", [3, None, ("q", "1"), ("q",), ("q", True), ("q", 1, 2), 1.5])
+NO_SELECTORS = [
+    3,
+    None,
+    1.5,
+    ("q", "1"),
+    ("q",),
+    ("q", 1, 2),
+    ("q", True),
+    ("q", np.bool_(True)),
+    ("q", torch.tensor(True)),
+]
+
+
+@pytest.mark.parametrize("selector", NO_SELECTORS)
 def test_what_is_no_selector_is_said_to_be_none(sites, selector):
     with pytest.raises(KindError):
         sites.select(selector)
@@ -102,7 +119,16 @@ def test_site_name_is_the_name_that_every_model_uses(sites):
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
-    [(("patern", 3), "pattern"), (("scale", 3), r"ln1\.scale"), (("pattern",), "a layer"), (("embed", 1), "no layer")],
+    [
+        (("patern", 3), "pattern"),
+        (("scale", 3), r"ln1\.scale"),
+        (("pattern",), "a layer"),
+        (("embed", 1), "no layer"),
+        (("ln9.scale", 1), "no site is called"),
+        (("attn.resid_pre", 1), "no site is called"),
+        (("resid_pre", True), "a number from 0"),
+        (("resid_pre", -1), "a number from 0"),
+    ],
 )
 def test_site_name_refuses_what_it_cannot_know(arguments, says):
     with pytest.raises(SiteError, match=says):

@@ -21,6 +21,7 @@ from .formats.huggingface import read_folder, read_memory
 from .formats.published import Loaded
 from .hooks import BoundHooks, HookLike, bind, merge
 from .inputs import Text, TextLike, read_stream, read_text
+from .keywords import checked_keywords
 from .model.init import initial_tensors, place_tensors
 from .model.transformer import Transformer
 from .pretrained import fetch, pretrained
@@ -76,6 +77,7 @@ class HookedTransformer(Transformer):
 
     # Runs
 
+    @checked_keywords
     def forward(
         self,
         tokens: TextLike,
@@ -87,6 +89,7 @@ class HookedTransformer(Transformer):
         text = self._read(tokens, attention_mask, prepend_bos)
         return run.forward(self, text, merge(self._view_hooks, bind(hooks, self.sites)))
 
+    @checked_keywords
     def run_with_hooks(
         self,
         tokens: TextLike,
@@ -97,6 +100,7 @@ class HookedTransformer(Transformer):
         """Logits of a run with hooks."""
         return self(tokens, fwd_hooks, attention_mask, prepend_bos)[0]
 
+    @checked_keywords
     def run_with_cache(
         self,
         tokens: TextLike,
@@ -125,6 +129,7 @@ class HookedTransformer(Transformer):
             self, text, self._view_hooks, hooks, names_filter, stop_at_layer, pos_slice, device, grad
         )
 
+    @checked_keywords
     def resume(
         self,
         resid: Float[Tensor, "batch pos d_model"],
@@ -135,10 +140,11 @@ class HookedTransformer(Transformer):
         """Logits and attention from the stream that enters a layer; earlier blocks do not run, and asking for their
         attention raises. start_at_layer = n_layers is the last stream: only the final norm and unembedding run."""
         start = run.checked_layer(self, start_at_layer, "start_at_layer")
-        rows = read_stream(resid, self.spec, attention_mask)
+        rows = read_stream(resid, self.spec, self.dtype, attention_mask)
         bound = run.bind_within(hooks, self.sites, run.Span(start=start, resumed=True))
         return run.resume(self, resid, start, merge(self._view_hooks, bound), rows)
 
+    @checked_keywords
     def with_hooks(self, hooks: Iterable[HookLike]) -> HookedTransformer:
         """A view of this model in which these hooks are always there, before those of a run. It shares the weights
         and is accepted wherever a model is; this model's runs stay as they were.
@@ -155,6 +161,7 @@ class HookedTransformer(Transformer):
 
     # Text
 
+    @checked_keywords
     def to_tokens(self, text: TextLike, prepend_bos: bool | None = None) -> Int[Tensor, "batch pos"]:
         """Token ids [batch, pos] of a text or a list of texts; prepend_bos=None follows the tokenizer's own rule.
 
@@ -163,6 +170,7 @@ class HookedTransformer(Transformer):
         """
         return self._read(text, None, prepend_bos).tokens
 
+    @checked_keywords
     def to_tokens_and_mask(
         self, text: TextLike, prepend_bos: bool | None = None
     ) -> tuple[Int[Tensor, "batch pos"], Bool[Tensor, "batch pos"]]:
@@ -170,6 +178,7 @@ class HookedTransformer(Transformer):
         read = self._read(text, None, prepend_bos)
         return read.tokens, read.positions >= 0
 
+    @checked_keywords
     def to_str_tokens(self, tokens: TextLike, prepend_bos: bool | None = None) -> list[str]:
         """Each token of one text as its own text; its id where the model has no tokenizer."""
         ids = self.to_tokens(tokens, prepend_bos)
@@ -220,6 +229,7 @@ class HookedTransformer(Transformer):
     W_gate = property(lambda self: self._stack("mlp", "W_gate"), doc="[layer d_model d_mlp]")
     W_out = property(lambda self: self._stack("mlp", "W_out"), doc="[layer d_mlp d_model]")
     b_in = property(lambda self: self._stack("mlp", "b_in"), doc="[layer d_mlp]; 0 where there is none")
+    b_gate = property(lambda self: self._stack("mlp", "b_gate"), doc="[layer d_mlp]; 0 where there is none")
     b_out = property(lambda self: self._stack("mlp", "b_out"), doc="[layer d_model]; 0 where there is none")
     W_E = property(lambda self: self.embedding.weight, doc="[vocab d_model]")
     W_pos = property(lambda self: self.pos_embedding.weight, doc="[n_ctx d_model], of learned positions")
@@ -230,9 +240,12 @@ class HookedTransformer(Transformer):
 
     def save(self, folder: str | Path) -> None:
         """Spec, weights and tokenizer into a folder that `wb.load` takes; whole or not at all."""
+        if self._view_hooks:
+            raise InputError("this is a view with hooks, which no checkpoint can hold; save the model it is a view of")
         save_checkpoint(self, self.tokenizer, Path(folder))
 
 
+@checked_keywords
 def load(
     source: str | Path, dtype: torch.dtype | None = torch.float32, device: torch.device | str = "cpu"
 ) -> HookedTransformer:
@@ -247,15 +260,27 @@ def load(
             f"wb.load takes a path or a name, not {type(source).__name__}; "
             "for a transformers model in memory there is wb.from_huggingface"
         )
+    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise KindError(f"dtype is {dtype!r}; a floating-point torch.dtype is wanted, or None for the file's own")
+    where = _device(device)
     path = Path(source)
-    if not path.exists():
+    if not str(source) or not path.exists():
         path = _obtained(str(source))
-    return _assembled(_read_path(path, dtype, torch.device(device)))
+    return _assembled(_read_path(path, dtype, where))
+
+
+def _device(device: torch.device | str) -> torch.device:
+    """A device that is there."""
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"the device {device!r} cannot be used here: {reason}") from None
 
 
 def _read_path(path: Path, dtype: torch.dtype | None, device: torch.device) -> Loaded:
     if path.is_file():
-        if path.suffix != ".gguf":
+        if path.suffix.lower() != ".gguf":
             raise LoadError(f"{str(path)!r} is a file of unknown kind; a .gguf file or a model folder is wanted")
         return read_gguf(path, dtype, device)
     if is_checkpoint(path):
@@ -273,9 +298,9 @@ def _obtained(name: str) -> Path:
 
 
 def _from_hub(hub_id: str) -> Path:
-    from huggingface_hub import snapshot_download  # slow to import, and few loads come from the hub
-
     try:
+        from huggingface_hub import snapshot_download  # slow to import, and few loads come from the hub
+
         return Path(snapshot_download(hub_id, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))
     except Exception as error:  # the hub's client raises types of many libraries
         reason = str(error).strip().splitlines() or [type(error).__name__]
@@ -284,6 +309,7 @@ def _from_hub(hub_id: str) -> Path:
         ) from error
 
 
+@checked_keywords
 def from_huggingface(hf_model: Any, tokenizer: Any = None) -> HookedTransformer:
     """A transformers model in memory, in its own dtype and on its own device. Its weights are copied."""
     return _assembled(read_memory(hf_model, tokenizer))

@@ -112,6 +112,8 @@ def _apply_one(hook: Hook, value: Tensor, at: At) -> Tensor:
 
 def _same(a: Tensor, b: Tensor) -> bool:
     """Equality that a NaN does not break."""
+    if a.shape != b.shape:
+        return False
     with torch.no_grad():
         return torch.equal(a, b) or bool(((a == b) | (a.isnan() & b.isnan())).all())
 

@@ -63,11 +63,13 @@ def read_text(
     return Text(placed.positions, placed.padded, tokens.to(device))
 
 
-def read_stream(resid: Tensor, spec: ModelSpec, attention_mask: Tensor | None = None) -> Rows:
+def read_stream(resid: Tensor, spec: ModelSpec, dtype: torch.dtype, attention_mask: Tensor | None = None) -> Rows:
     """Positions of a recorded stream [batch, pos, d_model] that a run resumes from."""
     if not isinstance(resid, Tensor) or resid.ndim != 3 or resid.shape[-1] != spec.d_model or not resid.numel():
         came = list(resid.shape) if isinstance(resid, Tensor) else type(resid).__name__
         raise InputError(f"a stream [batch, pos, {spec.d_model}] is wanted to resume from; {came} came")
+    if resid.dtype != dtype:
+        raise InputError(f"the stream to resume from is {resid.dtype} and the model {dtype}")
     return _placed(_checked_mask(attention_mask, resid.shape[:2]), resid.shape[:2], resid.device, spec)
 
 

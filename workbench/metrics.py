@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from .errors import KindError, MetricError, count
+from .keywords import checked_keywords
 from .tokenizer import Tokenizer
 
 TokenLike: TypeAlias = int | str | Sequence[int] | Sequence[str] | Tensor
@@ -83,11 +84,13 @@ class LogitDiff(Metric):
 MetricLike: TypeAlias = Metric | Callable[[Tensor], Tensor]
 
 
+@checked_keywords
 def logit(token: TokenLike, pos: PosLike = -1) -> Metric:
     """The logit of a token: an id or a text that is one token, or a list with one per example."""
     return Logit(pos, token)
 
 
+@checked_keywords
 def logit_diff(correct: TokenLike, incorrect: TokenLike, pos: PosLike = -1) -> Metric:
     """logit(correct) - logit(incorrect), each an id or a text that is one token, or a list with one per example."""
     return LogitDiff(pos, correct, incorrect)
@@ -103,7 +106,8 @@ def resolve(metric: MetricLike, tokenizer: Tokenizer | None) -> MetricLike:
 
 
 def measure(metric: MetricLike, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, " batch"]:
-    """One float32 number per example, on the CPU. A callable that returns a single number measures a single example."""
+    """One float32 number per example, on the CPU. A callable that returns a single number, a mean over the examples,
+    stands for each of them."""
     returned = metric(logits)
     try:
         value = torch.as_tensor(returned).detach().float().cpu()
@@ -111,8 +115,8 @@ def measure(metric: MetricLike, logits: Float[Tensor, "batch pos vocab"]) -> Flo
         raise MetricError(
             f"the metric returned {type(returned).__name__}; one number per example, [{len(logits)}], is wanted"
         ) from None
-    if value.ndim == 0 and len(logits) == 1:
-        value = value[None]
+    if value.ndim == 0:
+        value = value.expand(len(logits))
     if value.shape != logits.shape[:1]:
         raise MetricError(
             f"the metric returned shape {list(value.shape)}; one number per example, [{len(logits)}], is wanted"

@@ -42,6 +42,8 @@ class CacheRecorder:
         self.device = text.tokens.device if device is None else torch.device(device)
         self.grad = grad
         self._values: dict[str, Tensor] = {}
+        if grad and torch.is_inference_mode_enabled():
+            raise InputError("grad=True was asked for inside torch.inference_mode(), which keeps no graph")
         if grad and self.device != text.tokens.device:
             raise InputError("grad=True keeps the run's own tensors, which cannot be moved; leave device out")
         if grad and self.rows is not None and len(self.rows.unique()) < len(self.rows):
@@ -55,6 +57,8 @@ class CacheRecorder:
         kept = self._values[site.name] = self._copy(site, value)
         if not self.grad:
             return value
+        if kept.requires_grad:
+            kept.retain_grad()  # so that .backward() fills cache[name].grad as well
         return kept if self.rows is None else value.index_copy(_position_axis(site), self.rows, kept)
 
     def needs(self, site: Site) -> bool:
@@ -113,7 +117,8 @@ def position_index(pos_slice: PosSlice, n_pos: int) -> Int[Tensor, " kept"] | No
     if pos_slice is None:
         return None
     where = as_index(pos_slice)
-    index = torch.arange(n_pos)[where] if isinstance(where, slice) else torch.as_tensor(where).reshape(-1)
+    kept = range(n_pos)[where] if isinstance(where, slice) else where
+    index = torch.as_tensor(list(kept) if isinstance(kept, range) else kept).reshape(-1)
     if index.numel() == 0 or int(index.min()) < -n_pos or int(index.max()) >= n_pos:
         raise InputError(f"pos_slice {pos_slice!r} keeps no position or one outside the text, which has {n_pos}")
     return index % n_pos

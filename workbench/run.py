@@ -168,7 +168,7 @@ def checked_layer(model: Transformer, layer: int | None, word: str) -> int:
     n_layers = model.spec.n_layers
     if layer is None:
         return n_layers
-    if not isinstance(layer, int) or isinstance(layer, bool):
+    if isinstance(layer, bool) or not hasattr(layer, "__index__"):
         raise KindError(f"{word} is {layer!r}; a layer number is wanted")
     if not 0 <= layer <= n_layers:
         raise InputError(f"{word} is {layer}; this model's streams are 0 (embedding) to {n_layers} (after the last)")

@@ -162,11 +162,16 @@ class Sites(Sequence[Site]):
         return self.names if "." in name or name.startswith("hook_") else sorted({s.short for s in self._sites})
 
 
+def _is_bool(layer: object) -> bool:
+    """True is an index to Python, and numpy's and torch's are too; none is meant as one."""
+    return str(getattr(layer, "dtype", type(layer).__name__)) in ("bool", "torch.bool")
+
+
 def _short_form(selector: tuple) -> tuple[str, int | None]:
     match selector:
         case (str(short), None):
             return short, None
-        case (str(short), layer) if hasattr(layer, "__index__") and not isinstance(layer, bool):
+        case (str(short), layer) if hasattr(layer, "__index__") and not _is_bool(layer):
             return short, layer.__index__()
         case (str(short), layer, str(component)):  # as TransformerLens has it: ("pattern", 5, "attn")
             return _short_form((f"{component}.{short}", layer))
@@ -182,6 +187,13 @@ def _unambiguous(asked: object, chosen: list[Site]) -> list[Site]:
 
 def _describe(selector: Callable) -> str:
     return getattr(selector, "__name__", None) or repr(selector)
+
+
+def _exists(prefix: list[str], leaf: str) -> bool:
+    """Whether a component of this name has such a site."""
+    if len(prefix) == 1 and prefix[0] in ("ln1", "ln2", "ln1_post", "ln2_post", "ln_final"):
+        return leaf in ("scale", "normalized", "out")
+    return len(prefix) == 1 and leaf in _COMPONENT_OF.get(prefix[0], "").split()
 
 
 # The field's names by the component they stand in; what is not here stands in the block itself.
@@ -214,7 +226,11 @@ def site_name(short: str, layer: int | None = None) -> str:
         if not homes and leaf not in _WITHOUT_LAYER:
             raise SiteError(f"no site is called {short!r}; {nearest(leaf, known)}")
         prefix = [homes[0]] if homes and homes[0] else []
+    elif not _exists(prefix, leaf):
+        raise SiteError(f"no site is called {short!r}; a component's site is wanted, such as 'attn.q' or 'ln1.scale'")
     outside = leaf in _WITHOUT_LAYER or prefix[:1] == ["ln_final"]
+    if layer is not None and (not isinstance(layer, int) or isinstance(layer, bool) or layer < 0):
+        raise SiteError(f"layer {layer!r} was given; without a model at hand, a number from 0 is wanted")
     if outside != (layer is None):
         wanted = "no layer" if outside else "a layer"
         raise SiteError(f"site {short!r} is named with {wanted}, and {layer!r} was given")

@@ -101,7 +101,8 @@ class ModelSpec(Spec):
     def check(self) -> None:
         self.require(self.d_model > 0, "d_model", "it must be positive")
         self.require(self.n_ctx > 0, "n_ctx", "it must be positive")
-        self.require(len(self.layers) > 0, "layers", "a model has at least one layer")
+        if not 0 < len(self.layers) <= 10_000:
+            raise SpecError(f"{len(self.layers)} layers came; a model has 1 to 10000")
 
     @property
     def n_layers(self) -> int:

@@ -23,9 +23,10 @@ from .hooked import HookedTransformer
 from .hooks import At
 from .inputs import TextLike, read_text
 from .interventions._base import Choice, Region, region_of, within
+from .keywords import checked_keywords
 from .metrics import MetricLike, measure, resolve
 from .sites import Site
-from .sweep_result import LEAST, SweepResult
+from .sweep_result import SweepResult, difference
 
 _ROW_BYTES = 2**28  # logits of one batch of cells; the largest tensor of a sweep
 
@@ -37,6 +38,7 @@ _OVER = {
 _SITES = {"resid_pre": "pos", "attn_out": "pos", "mlp_out": "pos", "z": "head"}
 
 
+@checked_keywords
 def activation_patching(
     model: HookedTransformer,
     clean: TextLike,
@@ -74,6 +76,7 @@ def activation_patching(
     return grid.result(values, of_clean, of_corrupted, direction, unchanged)
 
 
+@checked_keywords
 def ablate(
     model: HookedTransformer,
     tokens: TextLike,
@@ -189,7 +192,7 @@ class _Grid:
             direction=direction,
             unchanged=unchanged.reshape(shape),
         )
-        if direction != "ablate" and (same := (clean - corrupted).abs() < LEAST).any():
+        if direction != "ablate" and (same := difference(clean, corrupted).isnan()).any():
             pairs = same.nonzero().flatten().tolist()
             warnings.warn(f"clean and corrupted measure the same in pairs {pairs}; their effect is NaN", stacklevel=3)
         return result

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-LEAST = 1e-6  # of a difference between base and other that an effect can be a share of
+_LEAST = 1e-6  # of base and other; float32 rounds at 6e-8
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +59,7 @@ class SweepResult:
         if self.direction == "ablate":
             return self.mean - self.clean.mean()
         base, other = self._base_and_other
-        return (self.mean - base.mean()) / _or_nan(other.mean() - base.mean())
+        return (self.mean - base.mean()) / difference(base.mean(), other.mean())
 
     @property
     def effect_each(self) -> Float[Tensor, " example *axes"]:
@@ -68,7 +68,7 @@ class SweepResult:
         if self.direction == "ablate":
             return self.values - self.clean[over]
         base, other = self._base_and_other
-        return (self.values - base[over]) / _or_nan(other - base)[over]
+        return (self.values - base[over]) / difference(base, other)[over]
 
     def to_dataframe(self) -> pd.DataFrame:
         """Long form: one row per example and cell, with value and effect; tokens, where positions are named by them."""
@@ -92,5 +92,7 @@ class SweepResult:
         return figures.patching(self)
 
 
-def _or_nan(denominator: Tensor) -> Tensor:
-    return torch.where(denominator.abs() < LEAST, torch.nan, denominator)
+def difference(base: Tensor, other: Tensor) -> Tensor:
+    """other - base; NaN where it is no more than rounding."""
+    moved = other - base
+    return torch.where(moved.abs() <= _LEAST * (base.abs() + other.abs()), torch.nan, moved)

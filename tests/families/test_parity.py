@@ -174,6 +174,13 @@ def test_bfloat16_errs_no_more_than_transformers(config):
         ("rope_interleaved", True),
         ("quantization_config", {"bits": 4}),
         ("rope_scaling", {"rope_type": "llama3", "factor": 8.0}),
+        ("rope_scaling", {"rope_type": "default", "rope_theta": 300.0}),
+        ("rope_scaling", "linear"),
+        ("rope_parameters", [1]),
+        ("rope_theta", 500.0),
+        ("hidden_act", ["silu"]),
+        ("num_hidden_layers", 100_000_000),
+        ("hidden_size", "24000"),
         ("embedding_multiplier", 0),
     ],
 )
@@ -200,6 +207,9 @@ def test_what_published_configs_hold_besides_loads(tmp_path):
         "torch_dtype": "float32",
         "transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}},
         "pretraining_tp": 1,
+        "max_sequence_length": 2048,
+        "unsloth_fixed": True,
+        "layerdrop": 0.0,
         "sliding_window": None,
     }
     (tmp_path / "config.json").write_text(json.dumps(written))

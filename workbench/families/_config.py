@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import FamilyError, nearest
 
 _REQUIRED = object()
+_MOST_LAYERS = 10_000
 
 # Keys that do not touch a forward pass in evaluation mode; so are those with an underscore in front, which are
 # transformers' own bookkeeping.
@@ -28,7 +29,8 @@ _ABOUT_SOMETHING_ELSE = frozenset(
     repetition_penalty resid_pdrop return_dict return_dict_in_generate sep_token_id summary_activation
     summary_first_dropout summary_proj_to_labels summary_type summary_use_proj suppress_tokens
     task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torch_dtype
-    torchscript transformers.js_config transformers_version typical_p unk_token_id use_bfloat16 use_cache
+    torchscript transformers.js_config transformers_version typical_p unk_token_id unsloth_fixed unsloth_version
+    use_bfloat16 use_cache layerdrop max_sequence_length n_special output_past predict_special_tokens
     """.split()
 )
 
@@ -36,6 +38,7 @@ _ABOUT_SOMETHING_ELSE = frozenset(
 _NEUTRAL: dict[str, Any] = {
     "add_cross_attention": False,
     "alibi": False,
+    "embedding_multiplier": 1.0,
     "is_llama_config": True,
     "mlp_only_layers": [],
     "partial_rotary_factor": 1.0,
@@ -83,6 +86,13 @@ class Config:
             raise FamilyError(f"{self.where} says {key} = {value!r}; a positive whole number is wanted")
         return value
 
+    def n_layers(self, key: str, default: Any = _REQUIRED) -> int:
+        """A number of layers, small enough to be meant."""
+        value = self.integer(key, default)
+        if value > _MOST_LAYERS:
+            raise FamilyError(f"{self.where} says {key} = {value}; at most {_MOST_LAYERS} are built")
+        return value
+
     def number(self, key: str, default: Any = _REQUIRED) -> float:
         value = self.take(key, default)
         if not isinstance(value, (int, float)) or isinstance(value, bool):
@@ -98,7 +108,7 @@ class Config:
     def activation(self, key: str, default: Any = _REQUIRED) -> str:
         """The workbench's name of an activation function."""
         value = self.take(key, default)
-        if value not in _ACTIVATIONS:
+        if not isinstance(value, str) or value not in _ACTIVATIONS:
             raise FamilyError(f"{self.where} says {key} = {value!r}; {nearest(str(value), _ACTIVATIONS)}")
         return _ACTIVATIONS[value]
 
@@ -113,15 +123,21 @@ class Config:
 
     def rope_base(self, default: float) -> float:
         """The rotary base, where files keep it: `rope_theta`, or inside `rope_parameters` since transformers 5.
-        A scaling of the rotation is refused."""
-        written = self.take("rope_parameters", {})
-        scaling = self.take("rope_scaling", {})
-        for key, entry in (("rope_parameters", written), ("rope_scaling", scaling)):
-            unknown = sorted(entry.keys() - {"rope_theta", "rope_type", "type"})
+        A scaling of the rotation is refused, and so are two bases that differ."""
+        written = {}
+        for key in ("rope_parameters", "rope_scaling"):
+            entry = self.take(key, {})
+            if not isinstance(entry, Mapping):
+                raise FamilyError(f"{self.where} says {key} = {entry!r}; an object is wanted")
+            unknown = entry.keys() - {"rope_theta", "rope_type", "type"}
             if entry.get("rope_type", entry.get("type", "default")) != "default" or unknown:
                 raise FamilyError(f"{self.where} says {key} = {entry}, a rotary scaling that is not accounted for")
-        inside = Config({"rope_theta": written.get("rope_theta")}, self.where)
-        return self.number("rope_theta", inside.number("rope_theta", default))
+            written[key] = entry.get("rope_theta")
+        written["rope_theta"] = self.take("rope_theta", None)
+        said = {key: base for key, base in written.items() if base is not None}
+        if len(set(map(repr, said.values()))) > 1:
+            raise FamilyError(f"{self.where} says different things of rope_theta: {said}")
+        return Config({"rope_theta": next(iter(said.values()), None)}, self.where).number("rope_theta", default)
 
     def _is_neutral(self, key: str) -> bool:
         """Whether a key stands there with the value that leaves the mathematics alone."""

@@ -18,7 +18,7 @@ IGNORED = (r"h\.\d+\.attn\.(masked_)?bias",)  # causal masks that old files keep
 
 def spec(config: Config) -> ModelSpec:
     d_model, n_heads = config.integer("n_embd", 768), config.integer("n_head", 12)
-    n_layers, n_ctx = config.integer("n_layer", 12), config.integer("n_positions", 1024)
+    n_layers, n_ctx = config.n_layers("n_layer", 12), config.integer("n_positions", 1024)
     vocab_size = config.integer("vocab_size", 50257)
     config.only("n_ctx", n_ctx)
     config.only("add_cross_attention", False)

@@ -48,7 +48,7 @@ _NAMES = {
 
 def spec(config: Config) -> ModelSpec:
     d_model, n_heads = config.integer("hidden_size", 4096), config.integer("num_attention_heads", 32)
-    vocab_size, n_layers = config.integer("vocab_size", 32000), config.integer("num_hidden_layers", 32)
+    vocab_size, n_layers = config.integer("vocab_size", 32000), config.n_layers("num_hidden_layers", 32)
     bias = config.flag("attention_bias", False)
     attn = AttentionSpec(
         n_heads=n_heads,

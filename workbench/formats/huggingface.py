@@ -53,12 +53,16 @@ class SafetensorsFolder:
         self.where = str(folder)
         self._files = {path: _opened(path) for path in _weight_files(folder)}
         self._holder = {name: file for file in self._files.values() for name in file.keys()}  # noqa: SIM118
-        if (folder / _INDEX).is_file():
-            self._check_index(folder)
+        if not (folder / _SINGLE).is_file():
+            self._follow_index(folder)
 
-    def _check_index(self, folder: Path) -> None:
-        if missing := sorted(set(_shards(folder)) - self._holder.keys()):
-            raise LoadError(f"{self.where} lists {missing[0]!r} in {_INDEX}, and no shard holds it")
+    def _follow_index(self, folder: Path) -> None:
+        """A tensor comes from the shard that the index names, whatever others hold."""
+        for name, shard in _shards(folder).items():
+            file = self._files[folder / shard]
+            if name not in file.keys():  # noqa: SIM118
+                raise LoadError(f"{self.where} lists {name!r} in {_INDEX}, and {shard} does not hold it")
+            self._holder[name] = file
 
     def names(self) -> Iterable[str]:
         return self._holder
@@ -101,7 +105,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise MissingError(f"the folder {str(path.parent)!r} has no {path.name}")
     try:
         data = json.loads(path.read_text("utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise LoadError(f"{str(path)!r} is not whole JSON: {error}") from None
     if not isinstance(data, dict):
         raise LoadError(f"{str(path)!r} holds a JSON {type(data).__name__}; an object is wanted")

@@ -104,13 +104,13 @@ def within(choice: int | Sequence[int], size: int, word: str) -> list[int]:
 
 def _numbers(choice: Any) -> list[int] | None:
     """One int or several, also numpy's and tensors'; None for anything else."""
-    if isinstance(choice, bool):
+    if isinstance(choice, bool) or getattr(choice, "dtype", None) in (torch.bool, "bool"):
         return None
     try:
         return [index(choice)]
     except TypeError:
         pass
     try:
-        return [index(number) for number in choice]
+        return None if any(isinstance(number, bool) for number in choice) else [index(number) for number in choice]
     except TypeError:
         return None

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..cache import ActivationCache
 from ..errors import InterventionError, KindError, nearest
+from ..keywords import checked_keywords
 from ..sites import Selector, Site
 from ._base import Choice, Intervention, Region
 
@@ -33,6 +34,7 @@ class Patch(Intervention):
         return source[region].to(value)
 
 
+@checked_keywords
 def patch(
     cache: ActivationCache,
     site: Selector,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..keywords import checked_keywords
 from ..sites import Selector, Site
 from ._base import Choice, Intervention, Region
 
@@ -17,6 +18,7 @@ class Zero(Intervention):
         return torch.zeros_like(value[region])
 
 
+@checked_keywords
 def zero(site: Selector, layers: Choice = None, positions: Choice = None, heads: Choice = None) -> Zero:
     """Set a site's values to 0.
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from ..errors import InputError, KindError
 from ..hooked import HookedTransformer
 from ..inputs import TextLike
+from ..keywords import checked_keywords
 from ..run import stream_logits
 
 
@@ -46,6 +47,7 @@ class Lens:
         return figures.lens(self, example)
 
 
+@checked_keywords
 def logit_lens(model: HookedTransformer, tokens: TextLike, top_k: int = 10) -> Lens:
     """The k most probable next tokens before each block and after the last, natural log-probabilities in float32."""
     if not isinstance(top_k, int) or isinstance(top_k, bool):

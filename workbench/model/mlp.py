@@ -95,6 +95,10 @@ class GatedMLP(FeedForward):
     def W_gate(self) -> Float[Tensor, "d_model d_mlp"]:
         return self.gate.weight.T
 
+    @property
+    def b_gate(self) -> Float[Tensor, " d_mlp"]:
+        return self.gate.bias_or_zeros()
+
 
 @dataclass(frozen=True)
 class MLPSpec(ComponentSpec):

@@ -122,7 +122,7 @@ class Pass:
         """Fire a site: hooks in order, then the recorder. Returns the value that the run goes on with."""
         hooks = self._hooks.get(site.name)
         if hooks:
-            value = apply(hooks, value, At(site, self.positions))
+            value = apply(hooks, value, At(site, self.positions.clone()))
         return value if self._recorder is None else self._recorder.keep(site, value)
 
     def wants(self, *sites: Site) -> bool:
