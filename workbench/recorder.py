@@ -57,8 +57,6 @@ class CacheRecorder:
         kept = self._values[site.name] = self._copy(site, value)
         if not self.grad:
             return value
-        if kept.requires_grad:
-            kept.retain_grad()  # so that .backward() fills cache[name].grad as well
         return kept if self.rows is None else value.index_copy(_position_axis(site), self.rows, kept)
 
     def needs(self, site: Site) -> bool:
