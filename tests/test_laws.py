@@ -251,6 +251,8 @@ def test_scores_are_masked_again_after_hooks(spec):
         assert (weights.triu(1) == 0).all()
         counts = torch.arange(1, 8).clamp(max=window)
         assert torch.allclose(weights[0, 0, :, :].max(-1).values, 1 / counts)
+    _, cache = model.run_with_cache(tokens, hooks=[("attn_scores", lambda scores, at: torch.zeros_like(scores))])
+    assert cache["attn_scores", 0].isinf().equal(cache["pattern", 0] == 0)
 
 
 # Padding

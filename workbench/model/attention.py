@@ -118,7 +118,7 @@ class Attention(Component):
         """z, and the pattern where a hook made it explicit."""
         if not at.wants(self.hook_attn_scores, self.hook_pattern):
             return self._fused(q, kept, visible), None
-        scores = visible.hide(at(self.hook_attn_scores, self.scores(q, kept, visible)))
+        scores = at(self.hook_attn_scores, self.scores(q, kept, visible), settle=visible.hide)
         pattern = at(self.hook_pattern, self._softmax(scores, visible))
         return self._mix(pattern, kept["v"]), pattern
 

@@ -34,7 +34,7 @@ class Norm(Component):
 
     @abstractmethod
     def center(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
-        """What the norm subtracts the mean of, if it does."""
+        """The input less its mean, or as it is."""
 
     def scale(self, centered: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows 1"]:
         return (centered.square().mean(-1, keepdim=True) + self.eps).sqrt()

@@ -118,11 +118,15 @@ class Pass:
         self._recorder = recorder
         self._shared: dict[Hashable, Any] = {}
 
-    def __call__(self, site: Site, value: Tensor) -> Tensor:
-        """Fire a site: hooks in order, then the recorder. Returns the value that the run goes on with."""
+    def __call__(self, site: Site, value: Tensor, settle: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Fire a site: hooks in order, then the recorder. Returns the value that the run goes on with.
+
+        settle: what holds at this site whatever hooks did, applied to what they return.
+        """
         hooks = self._hooks.get(site.name)
         if hooks:
             value = apply(hooks, value, At(site, self.positions.clone()))
+            value = value if settle is None else settle(value)
         return value if self._recorder is None else self._recorder.keep(site, value)
 
     def wants(self, *sites: Site) -> bool:
