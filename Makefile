@@ -25,7 +25,7 @@ format: $(VENV)/test.ready
 	$(BIN)/ruff format .
 
 lab: $(VENV)/lab.ready
-	$(BIN)/jupyter lab notebooks
+	$(BIN)/jupyter lab notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
 bench: $(VENV)/bench.ready
 	$(BIN)/python benchmarks/spine.py

@@ -53,10 +53,10 @@ def test_shortened():
 
 
 def test_token_list_says_what_came():
-    assert token_list(("a", "a"), 2, "The pattern") == ["a", "a"]
-    with pytest.raises(InputError, match=r"The pattern has 3 positions and 1 token came\."):
-        token_list(["a"], 3, "The pattern")
+    assert token_list(("a", "a"), 2, "the pattern") == ["a", "a"]
+    with pytest.raises(InputError, match=r"the pattern has 3 positions and 1 token came"):
+        token_list(["a"], 3, "the pattern")
     with pytest.raises(KindError, match="not str"):
-        token_list("abc", 3, "The pattern")
+        token_list("abc", 3, "the pattern")
     with pytest.raises(KindError, match="one of them is int"):
-        token_list([1, 2], 2, "The pattern")
+        token_list([1, 2], 2, "the pattern")

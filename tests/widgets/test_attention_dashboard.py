@@ -142,9 +142,9 @@ def test_two_dashboards_share_nothing(weights):
 @pytest.mark.parametrize(
     ("trait", "value", "says"),
     [
-        ("layer", 3, "There is no layer 3: there are 3 layers."),
-        ("head", -1, "There is no head -1: there are 2 heads."),
-        ("query", 4, "There is no query 4: positions go from 0 to 3, and -1 locks none."),
+        ("layer", 3, "there is no layer 3: there are 3 layers"),
+        ("head", -1, "there is no head -1: there are 2 heads"),
+        ("query", 4, "there is no query 4: positions go from 0 to 3, and -1 locks none"),
     ],
 )
 def test_what_is_out_of_range_is_refused(weights, trait, value, says):
@@ -163,7 +163,7 @@ def test_what_is_out_of_range_is_refused(weights, trait, value, says):
         (["a"] * 4, torch.zeros(1, 4, 4), InputError, "not one of rank 2"),
         (["a"] * 4, [torch.zeros(1, 4, 4), torch.zeros(4, 4)], InputError, "not one of rank 2"),
         (["a"] * 4, torch.zeros(1, 1, 3, 4), InputError, "over 3 queries and 4 keys"),
-        (["a"] * 4, [torch.zeros(2, 4, 4), torch.zeros(3, 4, 4)], InputError, "Layer 1 has 3 heads where 2"),
+        (["a"] * 4, [torch.zeros(2, 4, 4), torch.zeros(3, 4, 4)], InputError, "layer 1 has 3 heads where 2"),
         (["a"] * 4, [], InputError, "no layer"),
         (["a"] * 4, 7, KindError, "not int"),
         ("abcd", torch.zeros(1, 1, 4, 4), KindError, "not str"),

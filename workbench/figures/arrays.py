@@ -20,13 +20,13 @@ def array(values: Any, name: str) -> Array:
     try:
         return torch.as_tensor(values).detach().to("cpu", torch.float32).numpy()
     except (TypeError, ValueError, RuntimeError) as error:
-        raise KindError(f"{name} must be a tensor or an array of numbers, not {type(values).__name__}.") from error
+        raise KindError(f"{name} must be a tensor or an array of numbers, not {type(values).__name__}") from error
 
 
 def check_size(cells: int, advice: str) -> None:
     """Raises TooLargeError for more cells than a browser can show; `advice` says what to pass instead."""
     if cells > CELL_LIMIT:
-        raise TooLargeError(f"A figure of {cells:,} cells is more than a browser shows: {advice}.")
+        raise TooLargeError(f"a figure of {cells:,} cells is more than a browser shows: {advice}")
 
 
 def without_future(pattern: Array) -> Array:

@@ -32,9 +32,9 @@ def attention(weights: Any, tokens: Sequence[str], title: str | None = None, *, 
         pattern = pattern[0]
     if pattern.ndim not in (2, 3) or pattern.shape[-1] != pattern.shape[-2] or not pattern.size:
         shape = list(pattern.shape)
-        raise InputError(f"weights must be [query, key] or [head, query, key], as many keys as queries, not {shape}.")
+        raise InputError(f"weights must be [query, key] or [head, query, key], as many keys as queries, not {shape}")
     check_size(pattern.size, "pass fewer heads, such as weights[:4]")
-    labels = [visible(token) for token in token_list(tokens, pattern.shape[-1], "The pattern")]
+    labels = [visible(token) for token in token_list(tokens, pattern.shape[-1], "the pattern")]
     panels = without_future(pattern.reshape(-1, *pattern.shape[-2:]))
     cell = _cell(len(labels), many=len(panels) > 1)
     return heat_maps(

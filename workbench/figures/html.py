@@ -32,7 +32,7 @@ class Table:
         for row in self.rows:
             if len(row) != len(self.columns):
                 cells = count(len(row), "cell")
-                raise InputError(f"A table of {count(len(self.columns), 'column')} has a row of {cells}.")
+                raise InputError(f"a table of {count(len(self.columns), 'column')} has a row of {cells}")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _part(part: Part) -> str:
     if isinstance(part, Fragment):
         return part.html_fragment()
     kind = type(part).__name__
-    raise KindError(f"A page shows strings, figures, tables, widgets and Raw, not {kind}.")
+    raise KindError(f"a page shows strings, figures, tables, widgets and Raw, not {kind}")
 
 
 def _figure(fig: go.Figure) -> str:

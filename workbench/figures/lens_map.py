@@ -47,7 +47,7 @@ def lens(lens: Lens, example: int = 0, *, theme: str = "auto") -> go.Figure:
     """
     probs = np.exp(_logprobs(lens, example))
     n_rows, n_pos, _ = probs.shape
-    prompt = [visible(token) for token in token_list(lens.str_tokens[example], n_pos, "The lens")]
+    prompt = [visible(token) for token in token_list(lens.str_tokens[example], n_pos, "the lens")]
     width, written = _cells(n_rows, n_pos)
     return heat_maps(
         probs[None, :, :, 0],
@@ -68,12 +68,12 @@ def _logprobs(lens: Lens, example: int) -> Array:
     """[row, pos, k] of one example, once the lens' parts agree."""
     logprobs = array(lens.logprobs, "logprobs")
     if logprobs.ndim != 4:
-        raise InputError(f"logprobs must be [example, row, pos, k], not {list(logprobs.shape)}.")
+        raise InputError(f"logprobs must be [example, row, pos, k], not {list(logprobs.shape)}")
     if not 0 <= example < len(logprobs):
-        raise InputError(f"There is no example {example}: the lens has {count(len(logprobs), 'example')}.")
+        raise InputError(f"there is no example {example}: the lens has {count(len(logprobs), 'example')}")
     n_rows = logprobs.shape[1]
     if len(lens.labels) != n_rows:
-        raise InputError(f"The lens has {count(n_rows, 'row')} and {count(len(lens.labels), 'label')}.")
+        raise InputError(f"the lens has {count(n_rows, 'row')} and {count(len(lens.labels), 'label')}")
     check_size(logprobs[example].size, "pass a lens over fewer positions")
     return logprobs[example]
 

@@ -66,7 +66,7 @@ def patching(result: Sweep, show: str = "effect", *, theme: str = "auto") -> go.
     Raises InputError for another `show`, more than three axes, or labels that do not fit them.
     """
     if show not in SHOWS:
-        raise InputError(f"There is nothing to show named {show!r}, {nearest(show, SHOWS)}.")
+        raise InputError(f"there is nothing to show named {show!r}, {nearest(show, SHOWS)}")
     values = _values(result, show)
     bound = _bound(values)
     quantity = "metric" if show == "mean" else "change" if result.direction == "ablate" else "effect"
@@ -98,15 +98,15 @@ def _values(result: Sweep, show: str) -> Array:
     axes = tuple(result.axes)
     if not 1 <= len(axes) <= 3 or values.ndim != len(axes):
         named = ", ".join(axes)
-        raise InputError(f"A sweep is drawn over 1 to 3 axes, and this one's {show} of {values.ndim} has ({named}).")
+        raise InputError(f"a sweep is drawn over 1 to 3 axes, and this one's {show} of {values.ndim} has ({named})")
     for axis, size in zip(axes, values.shape, strict=True):
         if axis not in result.labels:
-            raise InputError(f"The sweep has no labels for its axis {axis!r}, {nearest(axis, result.labels)}.")
+            raise InputError(f"the sweep has no labels for its axis {axis!r}, {nearest(axis, result.labels)}")
         if len(result.labels[axis]) != size:
             labels = count(len(result.labels[axis]), "label")
-            raise InputError(f"The axis {axis!r} has {labels} for {count(size, 'cell')}.")
+            raise InputError(f"the axis {axis!r} has {labels} for {count(size, 'cell')}")
     if not values.size:
-        raise InputError("The sweep has no cells to draw.")
+        raise InputError("the sweep has no cells to draw")
     check_size(values.size, "sweep over fewer heads or positions")
     return values
 
@@ -150,7 +150,7 @@ def _place(axis: str, letter: str) -> str:
 
 def _title(result: Sweep) -> str:
     if result.direction not in DONE:
-        raise KindError(f"direction is {result.direction!r}; {', '.join(map(repr, DONE))} are drawn.")
+        raise KindError(f"direction is {result.direction!r}; {', '.join(map(repr, DONE))} are drawn")
     site = escaped(result.site)
     meaning = f" ({SITES[result.site]})" if result.site in SITES else ""
     return f"{site}{meaning}, {DONE[result.direction]}"

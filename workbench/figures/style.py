@@ -74,7 +74,7 @@ PALETTES: dict[str, Palette] = {
 def check_theme(theme: str) -> None:
     """Raises InputError for a theme that does not exist."""
     if theme not in PALETTES:
-        raise InputError(f"There is no theme {theme!r}, {nearest(theme, get_args(Theme))}.")
+        raise InputError(f"there is no theme {theme!r}, {nearest(theme, get_args(Theme))}")
 
 
 def look(theme: str, scale: Scale | None) -> dict[str, Any]:

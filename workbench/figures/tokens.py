@@ -65,11 +65,11 @@ def token_list(tokens: Iterable[str], expected: int, what: str) -> list[str]:
     `what` names the thing that the tokens label, for the sentence.
     """
     if isinstance(tokens, str) or not isinstance(tokens, Iterable):
-        raise KindError(f"tokens must be a list of strings, one per position, not {type(tokens).__name__}.")
+        raise KindError(f"tokens must be a list of strings, one per position, not {type(tokens).__name__}")
     listed = list(tokens)
     for token in listed:
         if not isinstance(token, str):
-            raise KindError(f"tokens must be strings, and one of them is {type(token).__name__}.")
+            raise KindError(f"tokens must be strings, and one of them is {type(token).__name__}")
     if len(listed) != expected:
-        raise InputError(f"{what} has {count(expected, 'position')} and {count(len(listed), 'token')} came.")
+        raise InputError(f"{what} has {count(expected, 'position')} and {count(len(listed), 'token')} came")
     return listed

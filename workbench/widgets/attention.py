@@ -127,7 +127,7 @@ class AttentionDashboard(anywidget.AnyWidget):
     def _check_query(self, query: int) -> None:
         n = len(self._patterns.tokens)
         if not -1 <= query < n:
-            raise InputError(f"There is no query {query}: positions go from 0 to {n - 1}, and -1 locks none.")
+            raise InputError(f"there is no query {query}: positions go from 0 to {n - 1}, and -1 locks none")
 
     @overload
     def to_html(

@@ -54,7 +54,7 @@ class Patterns:
     def check(what: str, index: int, n: int) -> None:
         """Raises InputError unless 0 <= index < n."""
         if not 0 <= index < n:
-            raise InputError(f"There is no {what} {index}: there {'is' if n == 1 else 'are'} {count(n, what)}.")
+            raise InputError(f"there is no {what} {index}: there {'is' if n == 1 else 'are'} {count(n, what)}")
 
     def _check_shape(self, layer: int, heads: Any) -> None:
         n = len(self.tokens)
@@ -63,8 +63,8 @@ class Patterns:
         if heads.shape[-2:] != (n, n):
             queries, keys = heads.shape[-2:]
             tokens = count(n, "token")
-            raise InputError(f"Layer {layer} is over {queries} queries and {keys} keys, and {tokens} came.")
-        raise InputError(f"Layer {layer} has {count(heads.shape[0], 'head')} where {self.n_heads} were expected.")
+            raise InputError(f"layer {layer} is over {queries} queries and {keys} keys, and {tokens} came")
+        raise InputError(f"layer {layer} has {count(heads.shape[0], 'head')} where {self.n_heads} were expected")
 
     def check_all(self) -> None:
         """Raises InputError for the first layer of another shape; looks at every layer."""
@@ -77,7 +77,7 @@ def one_example(weights: Any, example: int) -> Any:
     rank = getattr(weights, "ndim", None)
     if rank not in (3, 4):
         what = type(weights).__name__ if rank is None else f"one of rank {rank}"
-        raise InputError(f"A layer's weights must be a tensor [head, query, key] or [1, head, query, key], not {what}.")
+        raise InputError(f"a layer's weights must be a tensor [head, query, key] or [1, head, query, key], not {what}")
     if rank == 3:
         return weights
     Patterns.check("example", example, weights.shape[0])
@@ -90,11 +90,11 @@ def of_weights(tokens: Iterable[str], weights: Any, example: int) -> Patterns:
         n_layers = len(weights)
     except TypeError:
         kind = type(weights).__name__
-        raise KindError(f"weights must be a sequence of tensors, one per layer, not {kind}.") from None
+        raise KindError(f"weights must be a sequence of tensors, one per layer, not {kind}") from None
     if not n_layers:
-        raise InputError("weights has no layer.")
+        raise InputError("weights has no layer")
     first = one_example(weights[0], example)
-    patterns = Patterns(token_list(tokens, first.shape[-1], "The pattern"), weights, first.shape[0], example)
+    patterns = Patterns(token_list(tokens, first.shape[-1], "the pattern"), weights, first.shape[0], example)
     if isinstance(weights, list | tuple) or hasattr(weights, "ndim"):
         patterns.check_all()
     return patterns
@@ -109,5 +109,5 @@ def of_model(model: Any, tokens: Any, example: int) -> Patterns:
     Patterns.check("example", example, rows.shape[0])
     text = list(model.to_str_tokens(rows[example]))
     if not len(attention):
-        raise InputError("The model has no attention to show.")
+        raise InputError("the model has no attention to show")
     return Patterns(text, attention, model.spec.n_heads, example)

@@ -52,7 +52,7 @@ def _chosen(what: str, wanted: Sequence[int] | None, n: int) -> list[int]:
     for index in wanted:
         Patterns.check(what, index, n)
     if not len(wanted):
-        raise InputError(f"{what}s is empty: name at least one {what}.")
+        raise InputError(f"{what}s is empty: name at least one {what}")
     return sorted(set(wanted))
 
 
@@ -63,5 +63,5 @@ def _check_size(n_tokens: int, n_layers: int, n_heads: int) -> None:
     if n > 1 and n * one > LIMIT:
         raise TooLargeError(
             f"{n} heads of {n_tokens} tokens make a file of {n * one / 1e6:.0f} MB: pass layers= and heads= "
-            f"for at most {max(1, LIMIT // one)} of them."
+            f"for at most {max(1, LIMIT // one)} of them"
         )
