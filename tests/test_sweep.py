@@ -517,7 +517,7 @@ def test_metrics_that_do_not_fit():
         (wb.logit(99), errors.MetricError),
         (wb.logit([1, 2, 3]), errors.MetricError),
         (wb.logit("a"), errors.MetricError),
-        (lambda logits: logits.mean(), errors.MetricError),
+        (lambda logits: logits[:, -1], errors.MetricError),
         (wb.logit, (errors.MetricError, TypeError)),
         (3, TypeError),
     ):

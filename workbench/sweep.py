@@ -194,7 +194,7 @@ class _Grid:
         )
         if direction != "ablate" and (same := difference(clean, corrupted).isnan()).any():
             pairs = same.nonzero().flatten().tolist()
-            warnings.warn(f"clean and corrupted measure the same in pairs {pairs}; their effect is NaN", stacklevel=3)
+            warnings.warn(f"clean and corrupted measure the same in pairs {pairs}; their effect is NaN", stacklevel=4)
         return result
 
 
