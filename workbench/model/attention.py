@@ -118,7 +118,7 @@ class Attention(Component):
         """z, and the pattern where a hook made it explicit."""
         if not at.wants(self.hook_attn_scores, self.hook_pattern):
             return self._fused(q, kept, visible), None
-        scores = at(self.hook_attn_scores, self.scores(q, kept, visible), settle=visible.hide)
+        scores = at(self.hook_attn_scores, self.scores(q, kept, visible), settle=visible.hide_)
         pattern = at(self.hook_pattern, self._softmax(scores, visible))
         return self._mix(pattern, kept["v"]), pattern
 
@@ -131,7 +131,7 @@ class Attention(Component):
         )
         keys = rearrange(kept["k"], "batch key kv d -> batch kv d key")
         scores = rearrange(queries @ keys, "batch kv (group query) key -> batch (kv group) query key", query=q.shape[1])
-        return visible.hide(scores)
+        return visible.hide_(scores)
 
     def weights(
         self, q: Float[Tensor, "batch query head d_head"], kept: Kept, visible: Visibility

@@ -50,9 +50,9 @@ class Visibility:
         """Whether the mask is the lower triangle and nothing else."""
         return self.plain and (self.window is None or self.window >= self.key_pos.shape[1])
 
-    def hide(self, scores: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
-        """Scores with -inf where the query must not look."""
-        return scores.masked_fill(self.hidden, float("-inf"))
+    def hide_(self, scores: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
+        """Set scores to -inf where the query must not look; in place, since the largest tensors here are these."""
+        return scores.masked_fill_(self.hidden, float("-inf"))
 
     def zero(self, pattern: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
         """A pattern that is exactly 0 where masked. Only a query without a token needs it: it sees nothing, and
