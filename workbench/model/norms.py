@@ -37,7 +37,9 @@ class Norm(Component):
         """The input less its mean, or as it is."""
 
     def scale(self, centered: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows 1"]:
-        return (centered.square().mean(-1, keepdim=True) + self.eps).sqrt()
+        """sqrt(mean(x^2) + eps), the mean taken from the norm: one pass over x, and nothing of its size is made."""
+        norm = torch.linalg.vector_norm(centered, dim=-1, keepdim=True)
+        return (norm.square() / centered.shape[-1] + self.eps).sqrt()
 
     def gain(self, normalized: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
         """The linear part of what follows the division; a bias is not part of it."""
