@@ -86,7 +86,7 @@ def test_a_look_that_fails_is_told_and_gets_over(weights):
     with pytest.raises(InputError, match="over 3 queries"):
         widget.layer = 1
     assert widget._failed[:2] == [1, 0]
-    assert widget._failed[2].startswith("InputError: Layer 1 is over 3 queries and 3 keys")
+    assert widget._failed[2].startswith("InputError: layer 1 is over 3 queries and 3 keys")
     assert (widget._pattern, widget._shown) == (before, [0, 0])
     widget.layer = 0
     assert (widget._failed, widget._pattern) == ([], before)
