@@ -101,28 +101,28 @@ class GatedMLP(FeedForward):
 
 
 @dataclass(frozen=True)
-class MLPSpec(ComponentSpec):
+class FeedForwardSpec(ComponentSpec):
     d_mlp: int
-    activation: str = "gelu_tanh"
-    bias: bool = True
+    activation: str
 
     def check(self) -> None:
         self.require(self.d_mlp > 0, "d_mlp", "it must be positive")
         self.require(self.activation in ACTIVATIONS, "activation", nearest(self.activation, ACTIVATIONS))
+
+
+@dataclass(frozen=True)
+class MLPSpec(FeedForwardSpec):
+    activation: str = "gelu_tanh"
+    bias: bool = True
 
     def build(self, d_model: int, place: Place) -> MLP:
         return MLP(self, d_model, place)
 
 
 @dataclass(frozen=True)
-class GatedMLPSpec(ComponentSpec):
-    d_mlp: int
+class GatedMLPSpec(FeedForwardSpec):
     activation: str = "silu"
     bias: bool = False
-
-    def check(self) -> None:
-        self.require(self.d_mlp > 0, "d_mlp", "it must be positive")
-        self.require(self.activation in ACTIVATIONS, "activation", nearest(self.activation, ACTIVATIONS))
 
     def build(self, d_model: int, place: Place) -> GatedMLP:
         return GatedMLP(self, d_model, place)
