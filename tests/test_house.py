@@ -19,7 +19,8 @@ ROOMS = """
 
 # Within the model, a file imports only from files before it.
 MODEL = """
-    precision linear memory masks pass_ positions rotary norms attention mlp block embedding transformer init
+    precision linear softcap memory masks pass_ positions rotary_scaling rotary norms qk_norm softmax dot_product
+    attention latent_attention mlp router moe block embedding transformer init
 """.split()
 
 

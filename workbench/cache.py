@@ -197,6 +197,7 @@ class ActivationCache(Mapping[str, Tensor]):
     ):
         """What each head of the layers before `layer` writes, L0H0 first: [component *batch pos d_model].
 
+        Where attention has an output norm, that is each head's share through it, at the run's own scale.
         incl_remainder adds the rest of the stream (embeddings, biases, feed-forward) as a last component.
         """
         parts = decompose.heads(self, layer, incl_remainder)
@@ -263,3 +264,8 @@ class ActivationCache(Mapping[str, Tensor]):
     def head_results(self, layer: int) -> Float[Tensor, "*batch pos head d_model"]:
         """z W_O of each head; with b_O they sum to attention's output before any output norm."""
         return decompose.head_results(self, layer)
+
+    def expert_outputs(self, layer: int) -> Float[Tensor, "*batch pos expert d_model"]:
+        """What each expert adds, weighted, 0 where it was not chosen; with what shared experts add (shared_out) they
+        sum to the feed-forward's output before any output norm. Computed from what the feed-forward read."""
+        return decompose.expert_outputs(self, layer)

@@ -14,7 +14,9 @@ from einops import einsum
 from jaxtyping import Float
 from torch import Tensor
 
-from .errors import InputError, KindError, SiteError
+from .errors import InputError, KindError
+from .model.block import TwoPartBlock
+from .model.moe import MixtureOfExperts
 from .model.norms import NoNorm, Norm
 from .model.precision import at_least_float32
 from .tokenizer import Tokenizer
@@ -39,19 +41,36 @@ def last_layer(cache: ActivationCache, layer: int | None) -> int:
 
 
 def streams(cache: ActivationCache, layer: int | None, incl_mid: bool, mlp_input: bool) -> dict[str, Tensor]:
-    """The stream before each layer, labelled as TransformerLens does: 0_pre, 0_mid, ..., final_post."""
+    """The stream before each layer, labelled as TransformerLens does: 0_pre, 0_mid, ..., final_post. A block without a
+    stream between its components has no mid."""
     stop, parts = last_layer(cache, layer), {}
-    for index in range(stop):
-        parts[f"{index}_pre"] = cache["resid_pre", index]
-        if incl_mid:
-            parts[f"{index}_mid"] = cache["resid_mid", index]
+    for index, block in enumerate(cache.model.blocks[:stop]):
+        for name, site in list(block.streams.items())[: None if incl_mid else 1]:
+            parts[f"{index}_{name}"] = cache[site]
     if stop == cache.model.spec.n_layers:
         parts["final_post"] = cache["resid_post", stop - 1]
     else:
-        parts[f"{stop}_pre"] = cache["resid_pre", stop]
-        if mlp_input:
-            parts[f"{stop}_mid"] = cache["resid_mid", stop]
+        read = list(cache.model.blocks[stop].streams.items())
+        for name, site in read if mlp_input and _mlp_block(cache, stop).before_mlp else read[:1]:
+            parts[f"{stop}_{name}"] = cache[site]
     return parts
+
+
+def _mlp_block(cache: ActivationCache, layer: int) -> TwoPartBlock:
+    block = cache.model.blocks[layer]
+    if not isinstance(block, TwoPartBlock):
+        raise InputError(f"layer {layer} has no feed-forward; leave mlp_input out")
+    return block
+
+
+def refuse_unless_sum(cache: ActivationCache, stop: int) -> None:
+    """InputError where the stream is not the sum of what was written to it."""
+    for index, block in enumerate(cache.model.blocks[:stop]):
+        if not block.adds:
+            raise InputError(
+                f"layer {index} norms the stream after each addition ({type(block).__name__}), so the stream is not "
+                "a sum of writes and cannot be taken apart into them"
+            )
 
 
 def writes(
@@ -61,25 +80,20 @@ def writes(
     if mode not in ("all", "attn", "mlp"):
         raise InputError(f"mode is {mode!r}; 'all', 'attn' or 'mlp' is wanted")
     stop, parts = last_layer(cache, layer), {}
+    refuse_unless_sum(cache, stop)
     if incl_embeds:
-        parts |= {name: cache[name] for name in ("embed", "pos_embed") if _has(cache, name)}
-    kinds = [kind for kind in ("attn", "mlp") if mode in ("all", kind)]
-    for index in range(stop):
-        parts |= {
-            f"{index}_{kind}_out": cache[f"{kind}_out", index] for kind in kinds if _has(cache, f"{kind}_out", index)
-        }
-    if mlp_input and stop < cache.model.spec.n_layers and "attn" in kinds:
-        parts[f"{stop}_attn_out"] = cache["attn_out", stop]
+        outside = {site.short: site for site in cache.model.sites if site.layer is None}
+        parts |= {name: cache[name] for name in ("embed", "pos_embed") if name in outside}
+
+    def wanted(name: str) -> bool:
+        return mode == "all" or name == f"{mode}_out"
+
+    for index, block in enumerate(cache.model.blocks[:stop]):
+        parts |= {f"{index}_{name}": cache[site] for name, site in block.writes.items() if wanted(name)}
+    if mlp_input and stop < cache.model.spec.n_layers:
+        block = _mlp_block(cache, stop)
+        parts |= {f"{stop}_{name}": cache[block.writes[name]] for name in block.before_mlp if wanted(name)}
     return parts
-
-
-def _has(cache: ActivationCache, short: str, layer: int | None = None) -> bool:
-    """Whether the model has this site; one that it has and the cache lacks is an error where it is read."""
-    try:
-        cache.model.sites.one((short, layer))
-    except SiteError:
-        return False
-    return True
 
 
 def head_results(cache: ActivationCache, layer: int) -> Float[Tensor, "*batch pos head d_model"]:
@@ -87,15 +101,34 @@ def head_results(cache: ActivationCache, layer: int) -> Float[Tensor, "*batch po
     return einsum(z, W_O.to(z.device), "... head d_head, head d_head d_model -> ... head d_model")
 
 
+def head_writes(cache: ActivationCache, layer: int) -> Float[Tensor, "*batch pos head d_model"]:
+    """What of attention's write each head is: its result, through the output norm with the run's own scale."""
+    output, results = cache.model.blocks[layer].ln1_post, head_results(cache, layer)
+    scale = None if output.hook_scale is None else cache[output.hook_scale][..., None, :]
+    return output.frozen(results, scale).to(results.dtype)
+
+
+def expert_outputs(cache: ActivationCache, layer: int) -> Float[Tensor, "*batch pos expert d_model"]:
+    block = cache.model.blocks[layer]
+    mlp = getattr(block, "mlp", None)
+    if not isinstance(mlp, MixtureOfExperts):
+        held = "has no feed-forward" if mlp is None else f"has one feed-forward, a {type(mlp).__name__}"
+        raise InputError(f"layer {layer} {held}, and no experts")
+    read = cache["ln2.out", layer] if block.mlp_reader.sites else cache["mlp_in", layer]
+    weights = cache["expert_weights", layer]
+    return mlp.expert_outputs(read.to(mlp.router.weight.device), weights.to(mlp.router.weight.device)).to(read.device)
+
+
 def heads(cache: ActivationCache, layer: int | None, incl_remainder: bool) -> dict[str, Tensor]:
     """What each head of the layers before `layer` writes, and perhaps the rest of that stream."""
     stop = last_layer(cache, layer)
     if stop == 0:
         raise InputError("no head writes to the stream before layer 0; ask for layer 1 or more")
+    refuse_unless_sum(cache, stop)
     parts = {
         f"L{index}H{head}": result
         for index in range(stop)
-        for head, result in enumerate(head_results(cache, index).unbind(-2))
+        for head, result in enumerate(head_writes(cache, index).unbind(-2))
     }
     if incl_remainder:
         whole = list(streams(cache, layer, incl_mid=False, mlp_input=False).values())[-1]
@@ -142,13 +175,13 @@ def at_positions(value: Tensor, index: Index, axis: int) -> Tensor:
     return chosen
 
 
-def reader(cache: ActivationCache, layer: int | None, mlp_input: bool) -> tuple[Norm | NoNorm, str]:
-    """The norm through which a stream is read, and the short name of its scale's site."""
+def reader(cache: ActivationCache, layer: int | None, mlp_input: bool) -> Norm | NoNorm:
+    """The norm through which a stream is read: by attention in `layer`, by its feed-forward, or at the end."""
     stop = last_layer(cache, layer)
     if stop == cache.model.spec.n_layers:
-        return cast(Norm | NoNorm, cache.model.ln_final), "ln_final.scale"
-    name = "ln2" if mlp_input else "ln1"
-    return getattr(cache.model.blocks[stop], name), f"{name}.scale"
+        return cast(Norm | NoNorm, cache.model.ln_final)
+    block = _mlp_block(cache, stop) if mlp_input else cache.model.blocks[stop]
+    return cast(Norm | NoNorm, block.mlp_reader if isinstance(block, TwoPartBlock) and mlp_input else block.attn_reader)
 
 
 def apply_norm(
@@ -165,16 +198,14 @@ def apply_norm(
     has_batch_dim, batch_slice = _batch_axis(cache, has_batch_dim, batch_slice)
     if has_batch_dim:
         stack = at_positions(stack, batch_slice, 1)
-    norm, scale_site = reader(cache, layer, mlp_input)
+    norm = reader(cache, layer, mlp_input)
     if not isinstance(norm, Norm):
         return stack
-    if stack.shape[-1] != norm.weight.numel():
-        raise InputError(f"a stack [component ... {norm.weight.numel()}] is wanted; {list(stack.shape)} came")
-    centered = norm.center(stack.to(at_least_float32(stack)))
+    if stack.shape[-1] != norm.d_model:
+        raise InputError(f"a stack [component ... {norm.d_model}] is wanted; {list(stack.shape)} came")
     if recompute:
-        return norm.gain(centered / norm.scale(centered))
-    scale = cache[scale_site, None if scale_site.startswith("ln_final") else last_layer(cache, layer)]
-    scale = at_positions(scale, pos_slice, -2)
+        return norm.frozen(stack, norm.scale(norm.center(stack.to(at_least_float32(stack)))))
+    scale = at_positions(cache[norm.hook_scale], pos_slice, -2)
     if cache.has_batch_dim:
         scale = at_positions(scale, batch_slice, 0)
     if stack.shape[1:-1] != scale.shape[:-1]:
@@ -182,7 +213,7 @@ def apply_norm(
             f"the stack's rows are {list(stack.shape[1:-1])} and the recorded scale's {list(scale.shape[:-1])}; "
             "give the pos_slice and batch_slice that the stack was made with"
         )
-    return norm.gain(centered / scale)
+    return norm.frozen(stack, scale)
 
 
 def _batch_axis(cache: ActivationCache, has_batch_dim: bool | None, batch_slice: Index) -> tuple[bool, Index]:

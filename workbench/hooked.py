@@ -231,9 +231,9 @@ class HookedTransformer(Transformer):
     b_in = property(lambda self: self._stack("mlp", "b_in"), doc="[layer d_mlp]; 0 where there is none")
     b_gate = property(lambda self: self._stack("mlp", "b_gate"), doc="[layer d_mlp]; 0 where there is none")
     b_out = property(lambda self: self._stack("mlp", "b_out"), doc="[layer d_model]; 0 where there is none")
-    W_E = property(lambda self: self.embedding.weight, doc="[vocab d_model]")
+    W_E = property(lambda self: self.embedding.W_E, doc="[vocab d_model]; what each token writes")
     W_pos = property(lambda self: self.pos_embedding.weight, doc="[n_ctx d_model], of learned positions")
-    W_U = property(lambda self: self.unembedding.weight.T, doc="[d_model vocab]")
+    W_U = property(lambda self: self.unembedding.W_U, doc="[d_model vocab]")
     b_U = property(lambda self: self.unembedding.b_U, doc="[vocab]; 0 where there is none")
 
     # Files

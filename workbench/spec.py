@@ -13,12 +13,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module, resources
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Self, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
@@ -48,9 +49,14 @@ class Spec(ABC):
 
 
 class Component(nn.Module):
-    """A part of a model as built: a module that knows its sites."""
+    """A part of a model as built: a module that knows its sites.
 
-    sites: Sequence[Site] = ()  # in the order in which they fire
+    sites:     in the order in which they fire.
+    starts_at: parameters of its own that start at a constant before training; the others are drawn.
+    """
+
+    sites: Sequence[Site] = ()
+    starts_at: ClassVar[Mapping[str, float]] = {"bias": 0.0}
 
     if TYPE_CHECKING:  # torch types every attribute of a module as `Tensor | Module`
 
@@ -139,19 +145,20 @@ class ModelSpec(Spec):
     @cached_property
     def n_params(self) -> int:
         """Trainable numbers, a tied unembedding counted once."""
-        return sum(parameter.numel() for parameter in self._parameters())
+        around = (self.embed, self.pos_embed, self.ln_final, self.unembed)
+        kinds = Counter(self.layers)  # a pattern of layers repeats, and each kind is counted once
+        return sum(self._size(part) for part in around) + sum(n * self._size(layer) for layer, n in kinds.items())
 
     @cached_property
     def n_active_params(self) -> int:
         """Those that one token's forward pass uses: all, unless a component says which of its own lie idle."""
         parts = (part for layer in self.layers for part in (layer.attn, layer.mlp) if part is not None)
-        return self.n_params - sum(part.n_idle_params(self.d_model) for part in parts)
+        kinds = Counter(parts)
+        return self.n_params - sum(n * part.n_idle_params(self.d_model) for part, n in kinds.items())
 
-    def _parameters(self) -> Iterator[nn.Parameter]:
+    def _size(self, part: ComponentSpec | LayerSpec | None) -> int:
         with torch.device("meta"):
-            for part in (self.embed, self.pos_embed, *self.layers, self.ln_final, self.unembed):
-                if part is not None:
-                    yield from part.build(self.d_model, Place()).parameters()
+            return 0 if part is None else sum(p.numel() for p in part.build(self.d_model, Place()).parameters())
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready; equal layers in a row are written once, with how often they repeat."""

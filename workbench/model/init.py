@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from ..spec import ModelSpec
 from .linear import WriteLinear
-from .norms import Norm
 from .transformer import Transformer
 
 STD = 0.02
@@ -22,7 +21,8 @@ def meta_transformer(spec: ModelSpec) -> Transformer:
 
 
 def initial_tensors(model: Transformer, seed: int, dtype: torch.dtype, device: torch.device) -> dict[str, Tensor]:
-    """N(0, 0.02) everywhere, residual outputs smaller by 1/sqrt(2 n_layers), gains 1, biases 0 (GPT-2)."""
+    """N(0, 0.02) everywhere, residual outputs smaller by 1/sqrt(2 n_layers), biases 0 (GPT-2), and what a
+    component says its own parameters start at: gains 1."""
     generator = torch.Generator().manual_seed(seed)
     return {
         name: _initial(model, name, parameter, generator).to(device, dtype)
@@ -33,10 +33,9 @@ def initial_tensors(model: Transformer, seed: int, dtype: torch.dtype, device: t
 def _initial(model: Transformer, name: str, parameter: nn.Parameter, generator: torch.Generator) -> Tensor:
     module_name, _, field = name.rpartition(".")
     owner = model.get_submodule(module_name)
-    if field == "bias":
-        return torch.zeros(parameter.shape)
-    if isinstance(owner, Norm):
-        return torch.ones(parameter.shape)
+    constant = getattr(owner, "starts_at", {"bias": 0.0}).get(field)
+    if constant is not None:
+        return torch.full(parameter.shape, constant)
     std = STD / (2 * model.spec.n_layers) ** 0.5 if isinstance(owner, WriteLinear) else STD
     return torch.empty(parameter.shape).normal_(0.0, std, generator=generator)
 

@@ -3,11 +3,13 @@
     plain   W_out f(W_in x + b_in) + b_out                       hook_pre, hook_post
     gated   W_out (f(W_gate x) * (W_in x))                       hook_pre, hook_pre_linear, hook_post
 
-hook_pre is what goes into the nonlinearity (the gate branch, or the only one).
+hook_pre is what goes into the nonlinearity (the gate branch, or the only one). An expert of a mixture is one of these
+too; it has no sites, since every token has its own few, and is called by `written`.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +28,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
+    "relu_squared": lambda x: F.relu(x).square(),  # Primer, So et al. 2021
     "silu": F.silu,
 }
 
@@ -35,6 +38,10 @@ class FeedForward(Component):
 
     in_: Linear
     out: WriteLinear
+
+    @abstractmethod
+    def written(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        """What is written, in one go and past the sites."""
 
     @property
     def W_in(self) -> Float[Tensor, "d_model d_mlp"]:
@@ -70,6 +77,9 @@ class MLP(FeedForward):
         post = at(self.hook_post, self.activation(pre))
         return self.out(post)
 
+    def written(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        return self.out(self.activation(self.in_(x)))
+
 
 class GatedMLP(FeedForward):
     """W_out (f(W_gate x) * (W_in x)) (Shazeer 2020, equation 6)."""
@@ -88,8 +98,14 @@ class GatedMLP(FeedForward):
     def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
         pre = at(self.hook_pre, self.gate(x))
         linear = at(self.hook_pre_linear, self.in_(x))
-        post = at(self.hook_post, self.activation(pre) * linear)
+        post = at(self.hook_post, self.gated(pre, linear))
         return self.out(post)
+
+    def written(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        return self.out(self.gated(self.gate(x), self.in_(x)))
+
+    def gated(self, pre: Float[Tensor, "*rows d_mlp"], linear: Float[Tensor, "*rows d_mlp"]) -> Tensor:
+        return self.activation(pre) * linear
 
     @property
     def W_gate(self) -> Float[Tensor, "d_model d_mlp"]:
@@ -100,10 +116,27 @@ class GatedMLP(FeedForward):
         return self.gate.bias_or_zeros()
 
 
+class ClampedGatedMLP(GatedMLP):
+    """gate' sigmoid(alpha gate') (1 + linear'), where both branches are clamped (OpenAI 2025, gpt-oss)."""
+
+    def __init__(self, spec: ClampedGatedMLPSpec, d_model: int, place: Place):
+        super().__init__(spec, d_model, place)
+        self.alpha, self.limit = spec.alpha, spec.limit
+
+    def gated(self, pre: Float[Tensor, "*rows d_mlp"], linear: Float[Tensor, "*rows d_mlp"]) -> Tensor:
+        gate = pre.clamp(max=self.limit)
+        return gate * (gate * self.alpha).sigmoid() * (1 + linear.clamp(-self.limit, self.limit))
+
+
 @dataclass(frozen=True)
 class FeedForwardSpec(ComponentSpec):
+    """d_mlp: neurons;  activation: a name in ACTIVATIONS."""
+
     d_mlp: int
     activation: str
+
+    @abstractmethod
+    def build(self, d_model: int, place: Place) -> FeedForward: ...
 
     def check(self) -> None:
         self.require(self.d_mlp > 0, "d_mlp", "it must be positive")
@@ -126,3 +159,19 @@ class GatedMLPSpec(FeedForwardSpec):
 
     def build(self, d_model: int, place: Place) -> GatedMLP:
         return GatedMLP(self, d_model, place)
+
+
+@dataclass(frozen=True)
+class ClampedGatedMLPSpec(GatedMLPSpec):
+    """alpha: steepness of the gate's sigmoid;  limit: what the branches are clamped to. The activation is silu's."""
+
+    alpha: float = 1.702
+    limit: float = 7.0
+
+    def check(self) -> None:
+        super().check()
+        self.require(self.activation == "silu", "activation", "the clamped gate is silu's, with its own steepness")
+        self.require(self.limit > 0, "limit", "it must be positive")
+
+    def build(self, d_model: int, place: Place) -> ClampedGatedMLP:
+        return ClampedGatedMLP(self, d_model, place)

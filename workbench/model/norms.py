@@ -8,7 +8,9 @@ out         after gain and bias                hook_out         [batch pos d_mod
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -23,9 +25,12 @@ from .precision import at_least_float32
 class Norm(Component):
     """What every norm does; a subclass says how to centre and what to divide by."""
 
+    starts_at: ClassVar[Mapping[str, float]] = {"weight": 1.0, "bias": 0.0}
+    weight: Tensor
+
     def __init__(self, d_model: int, eps: float, place: Place):
         super().__init__()
-        self.eps = eps
+        self.d_model, self.eps = d_model, eps
         self.weight = nn.Parameter(torch.empty(d_model))
         self.hook_scale = place.site("hook_scale", "batch pos 1", width=1)
         self.hook_normalized = place.site("hook_normalized", "batch pos d_model", d_model=d_model)
@@ -41,12 +46,27 @@ class Norm(Component):
         norm = torch.linalg.vector_norm(centered, dim=-1, keepdim=True)
         return (norm.square() / centered.shape[-1] + self.eps).sqrt()
 
+    def frozen(self, parts: Float[Tensor, "*rows d_model"], scale: Tensor) -> Float[Tensor, "*rows d_model"]:
+        """What each part of an input contributes to the output, the input's scale given: linear, and so without the
+        bias, which is nobody's part."""
+        return self.gain(self.center(parts.to(at_least_float32(parts))) / scale)
+
     def gain(self, normalized: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
         """The linear part of what follows the division; a bias is not part of it."""
         return normalized * self.weight
 
     def shift(self, gained: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
         return gained
+
+    def normed(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        """The norm of what has no sites of its own, such as the queries of a head."""
+        centered = self.center(x.to(at_least_float32(x)))
+        return self.shift(self.gain(centered / self.scale(centered))).to(x.dtype)
+
+    def share(self, other: Norm) -> None:
+        """Take over another norm's parameters: one norm, read by two components."""
+        for name, parameter in other.named_parameters():
+            setattr(self, name, parameter)
 
     def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
         centered = self.center(x.to(at_least_float32(x)))
@@ -69,6 +89,28 @@ class LayerNorm(Norm):
         return gained + self.bias
 
 
+class BiaslessLayerNorm(LayerNorm):
+    """LayerNorm with a gain and no bias."""
+
+    def __init__(self, d_model: int, eps: float, place: Place):
+        super().__init__(d_model, eps, place)
+        del self.bias
+
+    def shift(self, gained: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        return gained
+
+
+class PlainLayerNorm(BiaslessLayerNorm):
+    """LayerNorm without gain or bias (OLMo, Groeneveld et al. 2024)."""
+
+    def __init__(self, d_model: int, eps: float, place: Place):
+        super().__init__(d_model, eps, place)
+        del self.weight
+
+    def gain(self, normalized: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        return normalized
+
+
 class RMSNorm(Norm):
     """x / sqrt(mean(x^2) + eps) * weight (Zhang and Sennrich 2019, equation 4)."""
 
@@ -76,11 +118,42 @@ class RMSNorm(Norm):
         return x
 
 
+class OnePlusRMSNorm(RMSNorm):
+    """x / sqrt(mean(x^2) + eps) * (1 + weight), as Gemma's files have it."""
+
+    starts_at: ClassVar[Mapping[str, float]] = {"weight": 0.0}
+
+    def gain(self, normalized: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows d_model"]:
+        return normalized * (1.0 + self.weight.to(normalized.dtype))
+
+
 class NoNorm(Component):
     """The stream as it is; no sites."""
 
+    hook_scale = None
+
+    def frozen(self, parts: Float[Tensor, "*rows d_model"], scale: Tensor | None) -> Float[Tensor, "*rows d_model"]:
+        return parts
+
+    def share(self, other: NoNorm) -> None:
+        """There is nothing to share."""
+
     def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
         return x
+
+
+class OutputScale(NoNorm):
+    """A fixed factor where an output norm may stand (Granite's residual multiplier)."""
+
+    def __init__(self, factor: float):
+        super().__init__()
+        self.factor = factor
+
+    def frozen(self, parts: Float[Tensor, "*rows d_model"], scale: Tensor | None) -> Float[Tensor, "*rows d_model"]:
+        return parts * self.factor
+
+    def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
+        return x * self.factor
 
 
 def build_norm(spec: ComponentSpec | None, d_model: int, place: Place) -> Component:
@@ -106,3 +179,29 @@ class LayerNormSpec(NormSpec):
 class RMSNormSpec(NormSpec):
     def build(self, d_model: int, place: Place) -> RMSNorm:
         return RMSNorm(d_model, self.eps, place)
+
+
+@dataclass(frozen=True)
+class BiaslessLayerNormSpec(NormSpec):
+    def build(self, d_model: int, place: Place) -> BiaslessLayerNorm:
+        return BiaslessLayerNorm(d_model, self.eps, place)
+
+
+@dataclass(frozen=True)
+class PlainLayerNormSpec(NormSpec):
+    def build(self, d_model: int, place: Place) -> PlainLayerNorm:
+        return PlainLayerNorm(d_model, self.eps, place)
+
+
+@dataclass(frozen=True)
+class OnePlusRMSNormSpec(NormSpec):
+    def build(self, d_model: int, place: Place) -> OnePlusRMSNorm:
+        return OnePlusRMSNorm(d_model, self.eps, place)
+
+
+@dataclass(frozen=True)
+class OutputScaleSpec(ComponentSpec):
+    factor: float
+
+    def build(self, d_model: int, place: Place) -> OutputScale:
+        return OutputScale(self.factor)
