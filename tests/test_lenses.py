@@ -2,14 +2,15 @@
 
 import pytest
 import torch
-from families_at_hand import CONFIGS, VOCAB, padded_batch, tiny
+from cases import ALL
+from parity import VOCAB, padded_batch, tiny
 from random_models import some_tokens
 from words import word_tokenizer
 
 import workbench as wb
 
 errors = wb.errors
-cases = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+cases = pytest.mark.parametrize("config", ALL.values(), ids=ALL.keys())
 TOKENS = some_tokens(2, 9, VOCAB)
 
 
@@ -58,7 +59,7 @@ def test_the_last_row_is_the_model(config):
 
 
 def test_the_last_row_is_the_model_also_with_hooks():
-    model = wb.from_huggingface(tiny(CONFIGS["llama grouped, untied"]))
+    model = wb.from_huggingface(tiny(ALL["llama: grouped, untied"]))
     view = model.with_hooks([("ln_final.normalized", lambda value, at: value.flip(-1)), wb.zero(("z", 1), heads=0)])
     best = view(TOKENS)[0].log_softmax(-1).topk(4)
     assert torch.equal(wb.logit_lens(view, TOKENS, top_k=4).tokens[:, -1], best.indices)
@@ -67,7 +68,7 @@ def test_the_last_row_is_the_model_also_with_hooks():
 
 def test_each_row_has_its_own_statistics():
     """Rows scaled by the last stream's scale would order tokens alike but give other probabilities."""
-    theirs = tiny(CONFIGS["llama grouped, untied"])
+    theirs = tiny(ALL["llama: grouped, untied"])
     lens = wb.logit_lens(wb.from_huggingface(theirs), TOKENS, top_k=VOCAB)
     found, final = streams_of(theirs, TOKENS)
     last = (found[-1].pow(2).mean(-1, keepdim=True) + final.variance_epsilon).sqrt()
@@ -77,7 +78,7 @@ def test_each_row_has_its_own_statistics():
 
 @pytest.mark.parametrize("top_k", [1, 2, VOCAB])
 def test_top_k(top_k):
-    model = wb.from_huggingface(tiny(CONFIGS["gpt2 tied"]))
+    model = wb.from_huggingface(tiny(ALL["gpt2: tied"]))
     lens, whole = wb.logit_lens(model, TOKENS, top_k), wb.logit_lens(model, TOKENS, VOCAB)
     assert torch.equal(lens.tokens, whole.tokens[..., :top_k])
     assert torch.equal(lens.logprobs, whole.logprobs[..., :top_k])
@@ -85,7 +86,7 @@ def test_top_k(top_k):
 
 
 def test_top_k_that_is_no_number_of_tokens():
-    model = wb.from_huggingface(tiny(CONFIGS["gpt2 tied"]))
+    model = wb.from_huggingface(tiny(ALL["gpt2: tied"]))
     for wrong in (0, -1, VOCAB + 1):
         with pytest.raises(errors.InputError, match=f"top_k is {wrong}; a number from 1 to {VOCAB}"):
             wb.logit_lens(model, TOKENS, top_k=wrong)
@@ -97,7 +98,7 @@ def test_top_k_that_is_no_number_of_tokens():
 
 
 def test_a_model_without_a_tokenizer_names_tokens_by_number():
-    model = wb.from_huggingface(tiny(CONFIGS["gpt2 tied"]))
+    model = wb.from_huggingface(tiny(ALL["gpt2: tied"]))
     lens = wb.logit_lens(model, TOKENS[:1, :3], top_k=2)
     assert lens.str_tokens == [[str(token) for token in TOKENS[0, :3].tolist()]]
     assert lens.texts[0][2][1] == [str(token) for token in lens.tokens[0, 2, 1].tolist()]
@@ -106,7 +107,7 @@ def test_a_model_without_a_tokenizer_names_tokens_by_number():
 
 
 def test_one_text_by_its_words():
-    model = wb.from_huggingface(tiny(CONFIGS["gpt2 tied"]))
+    model = wb.from_huggingface(tiny(ALL["gpt2: tied"]))
     model.tokenizer = word_tokenizer()
     with pytest.raises(errors.InputError, match="not in this vocabulary"):
         wb.logit_lens(model, "a b c", top_k=VOCAB)  # the model has more tokens than the tokenizer
@@ -141,7 +142,7 @@ def model_of_words():
 
 
 def test_low_precision_gives_float32():
-    model = wb.from_huggingface(tiny(CONFIGS["gpt2 tied"], dtype=torch.bfloat16))
+    model = wb.from_huggingface(tiny(ALL["gpt2: tied"], dtype=torch.bfloat16))
     lens = wb.logit_lens(model, TOKENS)
     assert lens.logprobs.dtype == torch.float32
     logits, _ = model(TOKENS)
@@ -151,5 +152,5 @@ def test_low_precision_gives_float32():
 def test_padding_by_hand_is_left_to_the_caller():
     """Tokens have no mask here: a padded batch of tokens is read as it is."""
     tokens, _ = padded_batch("right")
-    model = wb.from_huggingface(tiny(CONFIGS["gpt2 tied"]))
+    model = wb.from_huggingface(tiny(ALL["gpt2: tied"]))
     assert wb.logit_lens(model, tokens).logprobs.isfinite().all()

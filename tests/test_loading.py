@@ -6,19 +6,20 @@ import pickle
 
 import pytest
 import torch
-from families_at_hand import CONFIGS, tiny
+from cases import ALL
+from parity import tiny
 from random_models import powered, some_tokens
 from safetensors.torch import load_file, save_file
 
 import workbench as wb
 from workbench.errors import FamilyError, FetchError, InputError, KindError, LoadError, MissingError, TooLargeError
 
-LLAMA = "llama grouped, untied"
+LLAMA = "llama: grouped, untied"
 
 
 @pytest.fixture
 def folder(tmp_path):
-    tiny(CONFIGS[LLAMA]).save_pretrained(tmp_path)
+    tiny(ALL[LLAMA]).save_pretrained(tmp_path)
     return tmp_path
 
 
@@ -45,7 +46,7 @@ def test_what_is_not_there(tmp_path):
     with pytest.raises(LoadError, match="unknown kind"):
         wb.load(tmp_path / "note.txt")
     with pytest.raises(KindError, match="from_huggingface"):
-        wb.load(tiny(CONFIGS[LLAMA]))
+        wb.load(tiny(ALL[LLAMA]))
     with pytest.raises(KindError, match="transformers model"):
         wb.from_huggingface(tmp_path)
 
@@ -128,7 +129,7 @@ def test_tensors_missing_left_over_or_misshapen(folder):
 
 
 def test_a_tied_copy_that_differs_is_refused(tmp_path):
-    theirs = tiny(CONFIGS["gpt2 tied"])
+    theirs = tiny(ALL["gpt2: tied"])
     theirs.save_pretrained(tmp_path)
     embedding = theirs.transformer.wte.weight.detach()
     rewrite(tmp_path, lambda tensors: tensors.update({"lm_head.weight": embedding.clone()}))
@@ -139,7 +140,7 @@ def test_a_tied_copy_that_differs_is_refused(tmp_path):
 
 
 def test_old_buffers_and_a_bare_backbone_load(tmp_path):
-    theirs = tiny(CONFIGS["gpt2 tied"])
+    theirs = tiny(ALL["gpt2: tied"])
     theirs.transformer.save_pretrained(tmp_path)
     rewrite(tmp_path, lambda tensors: tensors.update({"h.0.attn.bias": torch.ones(1, 1, 40, 40)}))
     ours = wb.load(tmp_path)
@@ -155,7 +156,7 @@ def test_a_half_downloaded_file(folder, share):
 
 
 def test_shards(folder, tmp_path):
-    tiny(CONFIGS[LLAMA]).save_pretrained(tmp_path / "s", max_shard_size="10KB")
+    tiny(ALL[LLAMA]).save_pretrained(tmp_path / "s", max_shard_size="10KB")
     shards = sorted((tmp_path / "s").glob("*.safetensors"))
     held = shards[1].read_bytes()
     shards[1].unlink()
@@ -204,7 +205,7 @@ def test_a_model_larger_than_memory_is_refused_before_anything_is_read(folder, m
 
 def test_dtypes(folder):
     assert wb.load(folder, dtype=torch.bfloat16).dtype == torch.bfloat16
-    half = tiny(CONFIGS[LLAMA], dtype=torch.float16)
+    half = tiny(ALL[LLAMA], dtype=torch.float16)
     half.save_pretrained(folder)
     assert wb.load(folder).dtype == torch.float32
     assert wb.load(folder, dtype=None).dtype == torch.float16
@@ -300,7 +301,7 @@ def test_a_tokenizer_travels_with_the_checkpoint(smollm, tmp_path):
 
 
 def _tiny_with_vocab(folder, vocab_size):
-    config = CONFIGS[LLAMA].__class__(**CONFIGS[LLAMA].to_dict() | {"vocab_size": vocab_size})
+    config = ALL[LLAMA].__class__(**ALL[LLAMA].to_dict() | {"vocab_size": vocab_size})
     tiny(config).save_pretrained(folder)
     return folder
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from families_at_hand import CONFIGS, VOCAB, tiny
+from parity import VOCAB, tiny
 from random_models import powered, some_tokens
 from test_cache import plain_spec
 from words import word_tokenizer
@@ -109,9 +109,9 @@ class Naive:
         return torch.stack(cells, dim=1).unflatten(1, [len(places[axis]) for axis in axes])
 
 
-@pytest.fixture(scope="module", params=["gpt2 untied, narrow", "llama one kv head, tied, wide heads, biases"])
+@pytest.fixture(scope="module", params=["gpt2: untied, narrow", "llama: one kv head, tied, wide heads, biases"])
 def pair(request):
-    theirs = tiny(CONFIGS[request.param])
+    theirs = tiny(ALL[request.param])
     return wb.from_huggingface(theirs), Naive(theirs)
 
 

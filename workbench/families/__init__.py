@@ -3,7 +3,7 @@
 A family file says how a config becomes a spec and where each parameter lies in a file:
 
     def spec(config: Config) -> ModelSpec
-    def sources(spec: ModelSpec) -> dict[str, Source]       # parameter name -> tensor of the file
+    def sources(spec: ModelSpec) -> Sources                 # parameter name -> tensor of the file
     PREFIX: str                                             # what a bare backbone leaves off its names
     IGNORED: tuple[str, ...]                                # patterns of tensors that are no parameters
     GGUF_KEYS: dict[str, str]                               # optional: llama.cpp's key -> the config's key

@@ -25,6 +25,7 @@ _ABOUT_SOMETHING_ELSE = frozenset(
     forced_eos_token_id gradient_checkpointing hidden_dropout id2label initializer_range is_decoder
     is_encoder_decoder keys_to_ignore_at_inference label2id length_penalty max_length min_length model_type
     no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_attentions output_hidden_states
+    output_router_logits router_aux_loss_coef router_jitter_noise
     output_scores pad_token_id prefix pretraining_tp problem_type remove_invalid_values reorder_and_upcast_attn
     repetition_penalty resid_pdrop return_dict return_dict_in_generate sep_token_id summary_activation
     summary_first_dropout summary_proj_to_labels summary_type summary_use_proj suppress_tokens
@@ -121,23 +122,22 @@ class Config:
                 f"only {' or '.join(map(repr, allowed))} is"
             )
 
-    def rope_base(self, default: float) -> float:
-        """The rotary base, where files keep it: `rope_theta`, or inside `rope_parameters` since transformers 5.
-        A scaling of the rotation is refused, and so are two bases that differ."""
-        written = {}
-        for key in ("rope_parameters", "rope_scaling"):
-            entry = self.take(key, {})
-            if not isinstance(entry, Mapping):
-                raise FamilyError(f"{self.where} says {key} = {entry!r}; an object is wanted")
-            unknown = entry.keys() - {"rope_theta", "rope_type", "type"}
-            if entry.get("rope_type", entry.get("type", "default")) != "default" or unknown:
-                raise FamilyError(f"{self.where} says {key} = {entry}, a rotary scaling that is not accounted for")
-            written[key] = entry.get("rope_theta")
-        written["rope_theta"] = self.take("rope_theta", None)
-        said = {key: base for key, base in written.items() if base is not None}
-        if len(set(map(repr, said.values()))) > 1:
-            raise FamilyError(f"{self.where} says different things of rope_theta: {said}")
-        return Config({"rope_theta": next(iter(said.values()), None)}, self.where).number("rope_theta", default)
+    def numbers(self, key: str) -> tuple[float, ...]:
+        value = self.take(key)
+        if not isinstance(value, (list, tuple)) or not all(type(item) in (int, float) for item in value):
+            raise FamilyError(f"{self.where} says {key} = {value!r}; a list of numbers is wanted")
+        return tuple(map(float, value))
+
+    def d_head(self, d_model: int, n_heads: int, key: str = "head_dim") -> int:
+        """The width of a head: what the file says, or its share of the stream, which must come out even."""
+        value = self.take(key, None)
+        if value is None and d_model % n_heads:
+            raise FamilyError(f"{self.where} says a width of {d_model} and {n_heads} heads, which do not divide it")
+        return d_model // n_heads if value is None else self.integer(key)
+
+    def window(self, key: str = "sliding_window") -> int | None:
+        """How many positions back a query sees; None for all."""
+        return None if self.take(key, None) is None else self.integer(key)
 
     def _is_neutral(self, key: str) -> bool:
         """Whether a key stands there with the value that leaves the mathematics alone."""

@@ -10,7 +10,7 @@ from ..model.norms import LayerNormSpec
 from ..model.positions import LearnedPositionsSpec
 from ..spec import ModelSpec
 from ._config import Config
-from ._sources import Source, part, transposed
+from ._sources import Source, Sources, part, transposed
 
 PREFIX = "transformer."
 IGNORED = (r"h\.\d+\.attn\.(masked_)?bias",)  # causal masks that old files keep as buffers
@@ -46,8 +46,8 @@ def spec(config: Config) -> ModelSpec:
     )
 
 
-def sources(spec: ModelSpec) -> dict[str, Source]:
-    found = {
+def sources(spec: ModelSpec) -> Sources:
+    found: Sources = {
         "embedding.weight": Source("wte.weight"),
         "pos_embedding.weight": Source("wpe.weight"),
         "ln_final.weight": Source("ln_f.weight"),

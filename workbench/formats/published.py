@@ -72,7 +72,7 @@ def locate(model_family: ModuleType, spec: ModelSpec, source: TensorSource) -> d
     """Parameter name -> where it lies; LoadError names the tensor that is missing, left over or misshapen."""
     existing = set(source.names())
     prefix = model_family.PREFIX if any(name.startswith(model_family.PREFIX) for name in existing) else ""
-    parts = {name: _in_file(part, prefix) for name, part in model_family.sources(spec).items()}
+    parts = {name: _in_file(part, prefix, existing) for name, part in model_family.sources(spec).items()}
     located: dict[str, Source] = {}
     for name, parameter in meta_transformer(spec).named_parameters():
         part = located[name] = parts[name]
@@ -88,9 +88,14 @@ def locate(model_family: ModuleType, spec: ModelSpec, source: TensorSource) -> d
     return located
 
 
-def _in_file(part: Source, prefix: str) -> Source:
-    """A part under the name that this file uses: a model with a head prefixes its backbone, a bare one does not."""
-    return part if part.of_head else replace(part, name=prefix + part.name)
+def _in_file(part: Source | tuple[Source, ...], prefix: str, existing: set[str]) -> Source:
+    """A part under the name that this file uses: a model with a head prefixes its backbone, a bare one does not. Of
+    several places where it may lie, the first that the file has."""
+    places = [
+        place if place.of_head else replace(place, name=prefix + place.name)
+        for place in (part if isinstance(part, tuple) else (part,))
+    ]
+    return next((place for place in places if place.name in existing), places[0])
 
 
 def _check_shape(part: Source, wanted: tuple[int, ...], source: TensorSource) -> None:

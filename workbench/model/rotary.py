@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from ..errors import SpecError
 from ..sites import Place
 from ..spec import Component, Spec
 from .pass_ import Pass
@@ -125,7 +126,8 @@ class RotarySpec(Spec):
         """SpecError where a head of this width cannot be turned."""
         d_rotary = self.d_rotary or d_head
         self.require(d_rotary <= d_head, "d_rotary", f"a head has {d_head} numbers")
-        self.require(d_rotary % 2 == 0, "d_rotary", f"rotary embedding turns pairs, and a head has {d_head} numbers")
+        if d_rotary % 2:
+            raise SpecError(f"d_head is {d_head}; rotary embedding turns pairs, so it must be even")
         if self.scaling is not None:
             self.scaling.check_pairs(d_rotary // 2)
 

@@ -1,0 +1,118 @@
+"""What most families since Llama share: the keys of their configs and the names of their tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ..errors import FamilyError
+from ..model.embedding import TiedUnembeddingSpec, TokenEmbeddingSpec, UnembeddingSpec
+from ..model.mlp import GatedMLPSpec
+from ..model.moe import MixtureOfExpertsSpec
+from ..model.rotary_scaling import DynamicNTKSpec
+from ..spec import ComponentSpec, LayerSpec, ModelSpec
+from ._config import Config
+from ._sources import Source, Sources, in_layers
+
+NAMES = {
+    "ln1": "input_layernorm",
+    "attn.q": "self_attn.q_proj",
+    "attn.k": "self_attn.k_proj",
+    "attn.v": "self_attn.v_proj",
+    "attn.o": "self_attn.o_proj",
+    "ln2": "post_attention_layernorm",
+    "mlp.gate": "mlp.gate_proj",
+    "mlp.in_": "mlp.up_proj",
+    "mlp.out": "mlp.down_proj",
+}
+
+
+class Heads(NamedTuple):
+    """What every attention begins with: `AttentionSpec(*heads, ...)`."""
+
+    n_heads: int
+    n_kv_heads: int
+    d_head: int
+
+
+def heads_of(config: Config) -> Heads:
+    n_heads = config.integer("num_attention_heads")
+    d_head = config.d_head(config.integer("hidden_size"), n_heads)
+    return Heads(n_heads, config.integer("num_key_value_heads", n_heads), d_head)
+
+
+def gated(config: Config, *, activation_key: str = "hidden_act", bias: bool = False) -> GatedMLPSpec:
+    return GatedMLPSpec(config.integer("intermediate_size"), config.activation(activation_key, "silu"), bias)
+
+
+def assembled(
+    config: Config,
+    layers: Iterable[LayerSpec],
+    ln_final: ComponentSpec | None,
+    *,
+    tied: bool = False,
+    embed: ComponentSpec | None = None,
+    pos_embed: ComponentSpec | None = None,
+    bias: bool = False,
+    **logits: Any,
+) -> ModelSpec:
+    """The model around its layers.
+
+    tied:   whether the unembedding is, where the file does not say.
+    embed:  where it is not a plain one;  bias: whether logits have one;  logits: their scale and softcap.
+    """
+    vocab_size, layers = config.integer("vocab_size"), tuple(layers)
+    if config.flag("tie_word_embeddings", tied):
+        unembed = TiedUnembeddingSpec(vocab_size if bias else 0, **logits)
+    else:
+        unembed = UnembeddingSpec(vocab_size, bias, **logits)
+    return ModelSpec(
+        d_model=config.integer("hidden_size"),
+        n_ctx=_reach(config.integer("max_position_embeddings"), layers),
+        embed=embed or TokenEmbeddingSpec(vocab_size),
+        pos_embed=pos_embed,
+        layers=layers,
+        ln_final=ln_final,
+        unembed=unembed,
+    )
+
+
+def _reach(n_ctx: int, layers: Iterable[LayerSpec]) -> int:
+    """How long a text may be: files of dynamic NTK give the length at which the base begins to grow."""
+    scalings = [getattr(getattr(layer.attn, "rotary", None), "scaling", None) for layer in layers]
+    return max([n_ctx, *(int(n_ctx * s.factor) for s in scalings if isinstance(s, DynamicNTKSpec))])
+
+
+def windows(config: Config, n_layers: int, window: int | None, types: Iterable[str] | None = None) -> list[int | None]:
+    """Of each layer, by `layer_types`: the window where it is "sliding_attention", None where "full_attention".
+
+    types: the family's own where the file does not list them.
+    """
+    listed = config.take("layer_types", None if types is None else list(types))
+    known = {"full_attention": None, "sliding_attention": window}
+    if not isinstance(listed, list) or len(listed) != n_layers or not set(listed) <= known.keys():
+        raise FamilyError(
+            f"{config.where} says layer_types = {listed!r}; a list of {n_layers} is wanted, each 'full_attention' or "
+            "'sliding_attention'"
+        )
+    if window is None and "sliding_attention" in listed:
+        raise FamilyError(f"{config.where} says layer_types with 'sliding_attention', and no sliding_window")
+    return [known[kind] for kind in listed]
+
+
+def sources(spec: ModelSpec, names: Mapping[str, str] = NAMES) -> Sources:
+    """Where a model of this kind keeps its parameters; names are those within a layer, ours to the file's."""
+    around: Sources = {
+        "embedding.weight": Source("embed_tokens.weight"),
+        "ln_final.weight": Source("norm.weight"),
+        "ln_final.bias": Source("norm.bias"),
+        "unembedding.weight": Source("lm_head.weight", of_head=True),
+        "unembedding.bias": Source("lm_head.bias", of_head=True),
+    }
+    return around | in_layers(spec.n_layers, "layers", names)
+
+
+def n_experts_in(spec: ModelSpec, layer: int) -> int:
+    """How many experts a layer has; 0 where it is dense."""
+    mlp = spec.layers[layer].mlp
+    return mlp.router.n_experts if isinstance(mlp, MixtureOfExpertsSpec) else 0
