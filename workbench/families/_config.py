@@ -18,20 +18,20 @@ _MOST_LAYERS = 10_000
 # transformers' own bookkeeping.
 _ABOUT_SOMETHING_ELSE = frozenset(
     """
-    architectures attention_dropout attn_pdrop
-    auto_map bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout
-    decoder_start_token_id diversity_penalty do_sample dtype early_stopping embd_pdrop
-    encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
-    forced_eos_token_id gradient_checkpointing hidden_dropout id2label initializer_range is_decoder
-    is_encoder_decoder keys_to_ignore_at_inference label2id length_penalty max_length min_length model_type
+    activation_dropout architectures attention_dropout attention_probs_dropout_prob attn_pdrop auto_map aux_loss_alpha
+    bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout decoder_start_token_id
+    diversity_penalty do_sample dropout dtype early_stopping embd_pdrop embed_dropout embedding_dropout
+    ep_size encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
+    forced_eos_token_id gradient_checkpointing hidden_dropout hidden_dropout_prob id2label init_std initializer_range
+    is_decoder is_encoder_decoder keys_to_ignore_at_inference label2id length_penalty max_length min_length model_type
     no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_attentions output_hidden_states
-    output_router_logits router_aux_loss_coef router_jitter_noise
-    output_scores pad_token_id prefix pretraining_tp problem_type remove_invalid_values reorder_and_upcast_attn
-    repetition_penalty resid_pdrop return_dict return_dict_in_generate sep_token_id summary_activation
-    summary_first_dropout summary_proj_to_labels summary_type summary_use_proj suppress_tokens
-    task_specific_params temperature tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torch_dtype
-    torchscript transformers.js_config transformers_version typical_p unk_token_id unsloth_fixed unsloth_version
-    use_bfloat16 use_cache layerdrop max_sequence_length n_special output_past predict_special_tokens
+    output_router_logits router_aux_loss_coef router_jitter_noise output_scores pad_token_id prefix pretraining_tp
+    problem_type remove_invalid_values reorder_and_upcast_attn repetition_penalty resid_dropout resid_pdrop
+    residual_dropout return_dict return_dict_in_generate sep_token_id seq_aux summary_activation summary_first_dropout
+    summary_proj_to_labels summary_type summary_use_proj suppress_tokens task_specific_params temperature
+    tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torch_dtype torchscript transformers.js_config
+    transformers_version typical_p unk_token_id unsloth_fixed unsloth_version use_bfloat16 use_cache layerdrop
+    max_sequence_length n_special output_past predict_special_tokens
     """.split()
 )
 
@@ -72,6 +72,7 @@ class Config:
     def __init__(self, values: Mapping[str, Any], where: str):
         self._values, self.where = dict(values), where
         self.seen: set[str] = set()
+        self._idle: set[str] = set()
 
     def take(self, key: str, default: Any = _REQUIRED) -> Any:
         """A value; the default also where the file says null."""
@@ -81,10 +82,27 @@ class Config:
             raise FamilyError(f"{self.where} lacks {key!r}, which this family needs")
         return default if value is None else value
 
-    def integer(self, key: str, default: Any = _REQUIRED) -> int:
+    def idle(self, *keys: str) -> None:
+        """Keys on which nothing depends, given the others: the width of dense layers where every layer is sparse."""
+        self._idle |= set(keys)
+
+    def named(self, *names: str) -> str:
+        """Of the names that a key has had, the one that this file uses; where it uses several, they must agree."""
+        self.seen |= set(names)
+        used = [name for name in names if self._values.get(name) is not None] or [names[0]]
+        for name in used[1:]:
+            if self._values[name] != self._values[used[0]]:
+                raise FamilyError(
+                    f"{self.where} says {used[0]} = {self._values[used[0]]!r} and {name} = {self._values[name]!r}, "
+                    "two names of one thing"
+                )
+        return used[0]
+
+    def integer(self, key: str, default: Any = _REQUIRED, *, least: int = 1) -> int:
         value = self.take(key, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value <= 0:
-            raise FamilyError(f"{self.where} says {key} = {value!r}; a positive whole number is wanted")
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            wanted = "positive whole number" if least == 1 else f"whole number, at least {least},"
+            raise FamilyError(f"{self.where} says {key} = {value!r}; a {wanted} is wanted")
         return value
 
     def n_layers(self, key: str, default: Any = _REQUIRED) -> int:
@@ -122,8 +140,8 @@ class Config:
                 f"only {' or '.join(map(repr, allowed))} is"
             )
 
-    def numbers(self, key: str) -> tuple[float, ...]:
-        value = self.take(key)
+    def numbers(self, key: str, default: Any = _REQUIRED) -> tuple[float, ...]:
+        value = self.take(key, default)
         if not isinstance(value, (list, tuple)) or not all(type(item) in (int, float) for item in value):
             raise FamilyError(f"{self.where} says {key} = {value!r}; a list of numbers is wanted")
         return tuple(map(float, value))
@@ -146,7 +164,13 @@ class Config:
 
     def finish(self) -> None:
         """Refuse what nobody read and nobody knows to be harmless. Call it last."""
-        left = sorted(self._values.keys() - self.seen - _ABOUT_SOMETHING_ELSE)
+        if (quantized := self.take("quantization_config", None)) is not None:
+            method = quantized.get("quant_method") if isinstance(quantized, Mapping) else quantized
+            raise FamilyError(
+                f"{self.where} says quantization_config with quant_method = {method!r}: its weights are packed into fewer "
+                "bits, and only float32, float16 and bfloat16 are read; a copy of the model in one of these is wanted"
+            )
+        left = sorted(self._values.keys() - self.seen - self._idle - _ABOUT_SOMETHING_ELSE)
         left = [key for key in left if not key.startswith("_") and not self._is_neutral(key)]
         if left:
             raise FamilyError(

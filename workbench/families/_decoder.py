@@ -100,16 +100,28 @@ def windows(config: Config, n_layers: int, window: int | None, types: Iterable[s
     return [known[kind] for kind in listed]
 
 
-def sources(spec: ModelSpec, names: Mapping[str, str] = NAMES) -> Sources:
-    """Where a model of this kind keeps its parameters; names are those within a layer, ours to the file's."""
+def sources(
+    spec: ModelSpec,
+    names: Mapping[str, str] = NAMES,
+    *,
+    layers: str = "layers",
+    embed: str = "embed_tokens",
+    pos_embed: str = "embed_positions",
+    ln_final: str = "norm",
+) -> Sources:
+    """Where a model of this kind keeps its parameters.
+
+    names: those within a layer, ours to the file's;  the others: what the file calls what lies around them.
+    """
     around: Sources = {
-        "embedding.weight": Source("embed_tokens.weight"),
-        "ln_final.weight": Source("norm.weight"),
-        "ln_final.bias": Source("norm.bias"),
+        "embedding.weight": Source(f"{embed}.weight"),
+        "pos_embedding.weight": Source(f"{pos_embed}.weight"),
+        "ln_final.weight": Source(f"{ln_final}.weight"),
+        "ln_final.bias": Source(f"{ln_final}.bias"),
         "unembedding.weight": Source("lm_head.weight", of_head=True),
         "unembedding.bias": Source("lm_head.bias", of_head=True),
     }
-    return around | in_layers(spec.n_layers, "layers", names)
+    return around | in_layers(spec.n_layers, layers, names)
 
 
 def n_experts_in(spec: ModelSpec, layer: int) -> int:

@@ -35,15 +35,15 @@ def rotary(
     partial: float = 1.0,
     layer_type: str | None = None,
     kind: type[RotarySpec] = RotarySpec,
-    base_key: str = "rope_theta",
-    partial_key: str = "partial_rotary_factor",
+    base_key: str | tuple[str, ...] = "rope_theta",
+    partial_key: str | tuple[str, ...] = "partial_rotary_factor",
 ) -> RotarySpec:
     """The rotation of a family's heads.
 
     base, partial: the family's own where the file says nothing.
     layer_type:    for families with a rotation for each type of layer.
     kind:          the family's pairing.
-    base_key, partial_key: what older files call them, beside the scaling.
+    base_key, partial_key: what older files call them, beside the scaling; several where some write more than one.
     """
     entry = rope_entry(config, layer_type, base_key, partial_key)
     theta = entry.number("rope_theta", base)
@@ -59,21 +59,24 @@ def rotary(
 def rope_entry(
     config: Config,
     layer_type: str | None = None,
-    base_key: str = "rope_theta",
-    partial_key: str = "partial_rotary_factor",
+    base_key: str | tuple[str, ...] = "rope_theta",
+    partial_key: str | tuple[str, ...] = "partial_rotary_factor",
 ) -> Config:
     """What a config says of rotation, as one config of its own: rope_type, rope_theta, factor, ..."""
-    beside = {"rope_theta": config.take(base_key, None), "partial_rotary_factor": config.take(partial_key, None)}
     said = {"original_max_position_embeddings": config.take("original_max_position_embeddings", None)}
-    said |= {key: value for key, value in beside.items() if value is not None}
+
+    def note(name: str, value: Any, key: str) -> None:
+        if said.get(name) not in (None, value):
+            raise FamilyError(f"{config.where} says different things of {name}: {said[name]!r}, and {value!r} in {key}")
+        said[name] = value
+
+    for name, keys in (("rope_theta", base_key), ("partial_rotary_factor", partial_key)):
+        for key in (keys,) if isinstance(keys, str) else keys:
+            if (value := config.take(key, None)) is not None:
+                note(name, value, key)
     for key in ("rope_scaling", "rope_parameters"):
         for name, value in _entry(config, key, layer_type).items():
-            name = "rope_type" if name == "type" else name
-            if said.get(name) not in (None, value):
-                raise FamilyError(
-                    f"{config.where} says different things of {name}: {said[name]!r}, and {value!r} in {key}"
-                )
-            said[name] = value
+            note("rope_type" if name == "type" else name, value, key)
     new_style = config.take("rope_parameters", None)
     if new_style and said.get("rope_theta") is None:
         raise FamilyError(f"{config.where} says rope_parameters = {new_style}; it must hold the base, rope_theta")
