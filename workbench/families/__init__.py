@@ -6,6 +6,7 @@ A family file says how a config becomes a spec and where each parameter lies in 
     def sources(spec: ModelSpec) -> Sources                 # parameter name -> tensor of the file
     PREFIX: str                                             # what a bare backbone leaves off its names
     IGNORED: tuple[str, ...]                                # patterns of tensors that are no parameters
+    def of_no_use(spec, left: Set[str]) -> set[str]         # optional: more of these, where patterns cannot tell
     GGUF_KEYS: dict[str, str]                               # optional: llama.cpp's key -> the config's key
     def from_gguf(name, tensor, spec) -> Tensor             # with it: undo what llama.cpp does to a tensor
 

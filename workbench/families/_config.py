@@ -20,8 +20,8 @@ _ABOUT_SOMETHING_ELSE = frozenset(
     """
     activation_dropout architectures attention_dropout attention_probs_dropout_prob attn_pdrop auto_map aux_loss_alpha
     bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout decoder_start_token_id
-    diversity_penalty do_sample dropout dtype early_stopping embd_pdrop embed_dropout embedding_dropout
-    ep_size encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
+    diversity_penalty do_sample dropout dtype early_stopping embd_pdrop embed_dropout embedding_dropout ep_size
+    encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
     forced_eos_token_id gradient_checkpointing hidden_dropout hidden_dropout_prob id2label init_std initializer_range
     is_decoder is_encoder_decoder keys_to_ignore_at_inference label2id length_penalty max_length min_length model_type
     no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_attentions output_hidden_states
@@ -46,6 +46,7 @@ _NEUTRAL: dict[str, Any] = {
     "pruned_heads": {},
     "qk_layernorm": False,
     "rope_interleaved": False,
+    "use_mrope": False,
     "use_parallel_residual": False,
     "use_qk_norm": False,
     "use_sliding_window": False,
@@ -66,7 +67,7 @@ class Config:
     """A published config, each key read at most knowingly.
 
     where: what to call it in an error, e.g. the path of a config.json.
-    seen:  the keys read so far.
+    seen:  the keys read so far that may have an effect.
     """
 
     def __init__(self, values: Mapping[str, Any], where: str):
@@ -85,6 +86,7 @@ class Config:
     def idle(self, *keys: str) -> None:
         """Keys on which nothing depends, given the others: the width of dense layers where every layer is sparse."""
         self._idle |= set(keys)
+        self.seen -= set(keys)
 
     def named(self, *names: str) -> str:
         """Of the names that a key has had, the one that this file uses; where it uses several, they must agree."""
@@ -117,6 +119,17 @@ class Config:
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise FamilyError(f"{self.where} says {key} = {value!r}; a number is wanted")
         return float(value)
+
+    def positive(self, key: str, default: Any = _REQUIRED) -> float:
+        value = self.number(key, default)
+        if not value > 0:
+            raise FamilyError(f"{self.where} says {key} = {value!r}; a number above 0 is wanted")
+        return value
+
+    def number_or_null(self, key: str, absent: float | None = None) -> float | None:
+        """A number, or None where the file says null, which is not the same as saying nothing."""
+        given = self.take(key, None if key in self._values else absent)
+        return None if given is None else self.number(key, absent)
 
     def flag(self, key: str, default: Any = _REQUIRED) -> bool:
         value = self.take(key, default)
@@ -167,8 +180,8 @@ class Config:
         if (quantized := self.take("quantization_config", None)) is not None:
             method = quantized.get("quant_method") if isinstance(quantized, Mapping) else quantized
             raise FamilyError(
-                f"{self.where} says quantization_config with quant_method = {method!r}: its weights are packed into fewer "
-                "bits, and only float32, float16 and bfloat16 are read; a copy of the model in one of these is wanted"
+                f"{self.where} says quantization_config with quant_method = {method!r}: its weights are packed into "
+                "fewer bits, and only float32, float16 and bfloat16 are read; a copy in one of these is wanted"
             )
         left = sorted(self._values.keys() - self.seen - self._idle - _ABOUT_SOMETHING_ELSE)
         left = [key for key in left if not key.startswith("_") and not self._is_neutral(key)]

@@ -12,7 +12,7 @@ from ..model.moe import MixtureOfExpertsSpec
 from ..model.rotary_scaling import DynamicNTKSpec
 from ..spec import ComponentSpec, LayerSpec, ModelSpec
 from ._config import Config
-from ._sources import Source, Sources, in_layers
+from ._sources import Source, Sources, gated_experts, in_layers
 
 NAMES = {
     "ln1": "input_layernorm",
@@ -20,10 +20,19 @@ NAMES = {
     "attn.k": "self_attn.k_proj",
     "attn.v": "self_attn.v_proj",
     "attn.o": "self_attn.o_proj",
+    "attn.qk_norm.q.norm": "self_attn.q_norm",
+    "attn.qk_norm.k.norm": "self_attn.k_norm",
     "ln2": "post_attention_layernorm",
     "mlp.gate": "mlp.gate_proj",
     "mlp.in_": "mlp.up_proj",
     "mlp.out": "mlp.down_proj",
+}
+
+# Where output norms stand beside those (Gemma 2), or alone (OLMo 2).
+OUTPUT_NORM_NAMES = NAMES | {
+    "ln1_post": "post_attention_layernorm",
+    "ln2": "pre_feedforward_layernorm",
+    "ln2_post": "post_feedforward_layernorm",
 }
 
 
@@ -41,8 +50,16 @@ def heads_of(config: Config) -> Heads:
     return Heads(n_heads, config.integer("num_key_value_heads", n_heads), d_head)
 
 
-def gated(config: Config, *, activation_key: str = "hidden_act", bias: bool = False) -> GatedMLPSpec:
-    return GatedMLPSpec(config.integer("intermediate_size"), config.activation(activation_key, "silu"), bias)
+def gated(
+    config: Config,
+    *,
+    size_key: str = "intermediate_size",
+    activation_key: str = "hidden_act",
+    activation: str = "silu",
+    bias: bool = False,
+) -> GatedMLPSpec:
+    """activation: the family's own where the file says nothing."""
+    return GatedMLPSpec(config.integer(size_key), config.activation(activation_key, activation), bias)
 
 
 def assembled(
@@ -97,7 +114,29 @@ def windows(config: Config, n_layers: int, window: int | None, types: Iterable[s
         )
     if window is None and "sliding_attention" in listed:
         raise FamilyError(f"{config.where} says layer_types with 'sliding_attention', and no sliding_window")
+    if "sliding_attention" not in listed:
+        config.idle("sliding_window")
     return [known[kind] for kind in listed]
+
+
+def switched_window(config: Config) -> int | None:
+    """The window where use_sliding_window says so; files give a width also where it is off."""
+    if config.flag("use_sliding_window", False):
+        return config.integer("sliding_window")
+    config.idle("sliding_window")
+    return None
+
+
+def late_windows(config: Config, n_layers: int) -> list[int | None]:
+    """Of each layer, as Qwen's files have it: a window where it is switched on, from layer max_window_layers on, unless
+    the layers are listed."""
+    window, first = switched_window(config), n_layers
+    if window is None or config.take("layer_types", None) is not None:
+        config.idle("max_window_layers")
+    else:
+        first = config.integer("max_window_layers", least=0)
+    types = ["full_attention" if layer < first else "sliding_attention" for layer in range(n_layers)]
+    return windows(config, n_layers, window, types)
 
 
 def sources(
@@ -122,6 +161,30 @@ def sources(
         "unembedding.bias": Source("lm_head.bias", of_head=True),
     }
     return around | in_layers(spec.n_layers, layers, names)
+
+
+def moe_sources(spec: ModelSpec, names: Mapping[str, str] = NAMES) -> Sources:
+    """Those of a decoder whose mixtures lie as Qwen's and DeepSeek's do: a gate, experts, perhaps shared ones."""
+    found = sources(spec, names | {f"mlp.shared.{ours}": theirs for ours, theirs in _SHARED.items()})
+    for layer in range(spec.n_layers):
+        ours, theirs = f"blocks.{layer}.mlp", f"layers.{layer}.mlp"
+        found[f"{ours}.router.weight"] = Source(f"{theirs}.gate.weight")
+        found[f"{ours}.router.choice_bias.weight"] = Source(f"{theirs}.gate.e_score_correction_bias")
+        found |= gated_experts(
+            f"{ours}.experts",
+            n_experts_in(spec, layer),
+            each=f"{theirs}.experts",
+            together=f"{theirs}.experts",
+            names={"gate": "gate_proj", "in_": "up_proj", "out": "down_proj"},
+        )
+    return found
+
+
+_SHARED = {
+    "mlp.gate": "mlp.shared_experts.gate_proj",
+    "mlp.in_": "mlp.shared_experts.up_proj",
+    "mlp.out": "mlp.shared_experts.down_proj",
+}
 
 
 def n_experts_in(spec: ModelSpec, layer: int) -> int:

@@ -20,6 +20,7 @@ class Source:
 
     view returns a view wherever it can: parameters are the file's own memory, not copies.
     equal_parts: into how many the view cuts the file's axis `cut`; one that does not come out even is refused.
+    copied: where it cannot be a view, so that it takes memory of its own even from a mapped file.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Source:
     equal_parts: int = 1
     cut: int = -1
     of_head: bool = False  # beside the backbone, so never under its prefix
+    copied: bool = False
 
     def split_unevenly(self, shape: tuple[int, ...]) -> bool:
         """Whether the file's axis cannot be cut into the equal parts that this source expects."""
@@ -61,9 +63,11 @@ def in_layers(n_layers: int, their_layers: str, names: Mapping[str, str], fields
     }
 
 
-def expert(name: str, index: int, of: int, view: Callable[[Tensor], Tensor] = as_it_is) -> Source:
+def expert(
+    name: str, index: int, of: int, view: Callable[[Tensor], Tensor] = as_it_is, *, copied: bool = False
+) -> Source:
     """One expert's part of a tensor that holds all of them, [expert, ...]."""
-    return Source(name, lambda tensor: view(tensor.split([1] * of)[index][0]))
+    return Source(name, lambda tensor: view(tensor.split([1] * of)[index][0]), copied=copied)
 
 
 def gated_experts(ours: str, n_experts: int, *, each: str, together: str, names: Mapping[str, str]) -> Sources:

@@ -82,6 +82,8 @@ def locate(model_family: ModuleType, spec: ModelSpec, source: TensorSource) -> d
     left = existing - {part.name for part in located.values()}
     ignored = re.compile(f"({re.escape(model_family.PREFIX)})?({'|'.join(model_family.IGNORED)})")
     left = {name for name in left if not ignored.fullmatch(name)}
+    if hasattr(model_family, "of_no_use"):
+        left -= model_family.of_no_use(spec, left)
     _allow_tied_copy(left, parts, located, source)
     if left:
         raise LoadError(f"{source.where} has {len(left)} tensors that this model has no use for, first {min(left)!r}")
@@ -128,7 +130,7 @@ def refuse_too_large(
     size = 0
     for part in {part.name: part for part in located.values()}.values():
         kept = source.dtype(part.name)
-        if device.type != "cpu" or (dtype is not None and dtype != kept):
+        if device.type != "cpu" or (dtype is not None and dtype != kept) or part.copied:
             size += torch.Size(source.shape(part.name)).numel() * (dtype or kept).itemsize
     if size > (free := free_memory(device)):
         raise TooLargeError(
