@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_models import VOCAB, close, powered, some_tokens, specs
 from safetensors.torch import save_file
@@ -15,7 +15,13 @@ from workbench.model.attention import AttentionSpec
 from workbench.model.block import PreNorm
 from workbench.model.embedding import TokenEmbeddingSpec, UnembeddingSpec
 from workbench.model.mlp import MLPSpec
-from workbench.model.norms import LayerNormSpec
+from workbench.model.norms import (
+    BiaslessLayerNormSpec,
+    LayerNormSpec,
+    OnePlusRMSNormSpec,
+    OutputScaleSpec,
+    PlainLayerNormSpec,
+)
 from workbench.model.positions import LearnedPositionsSpec
 
 N_POS = 7
@@ -50,8 +56,18 @@ def cache(model):
     return model.run_with_cache(some_tokens())[1]
 
 
+LAYER_NORMS = (LayerNormSpec, BiaslessLayerNormSpec, PlainLayerNormSpec)
+
+
 def center(norm, x):
-    return x - x.mean(-1, keepdim=True) if isinstance(norm, LayerNormSpec) else x
+    return x - x.mean(-1, keepdim=True) if isinstance(norm, LAYER_NORMS) else x
+
+
+def gain(norm, module):
+    """What a norm multiplies by after the division, from the specification alone."""
+    if isinstance(norm, PlainLayerNormSpec):
+        return 1.0
+    return module.weight + 1.0 if isinstance(norm, OnePlusRMSNormSpec) else module.weight
 
 
 def scale(norm, stream):
@@ -69,6 +85,16 @@ def cut(value, pos_slice, axis=-2):
     return value.index_select(axis, torch.as_tensor(pos_slice) % N_POS)
 
 
+def reading(model, stop, mlp_input):
+    """The norm, its spec, and the stream that it reads."""
+    spec, where = model.spec, [f"blocks.{stop}.hook_resid_{name}" for name in ("pre", "mid")]
+    if stop == spec.n_layers:
+        return spec.ln_final, model.ln_final, f"blocks.{stop - 1}.hook_resid_post"
+    if not mlp_input:
+        return spec.layers[stop].ln1, model.blocks[stop].ln1, where[0]
+    return spec.layers[stop].ln2, model.blocks[stop].ln2, where[1] if where[1] in model.sites else where[0]
+
+
 def entering(cache, spec, layer):
     return cache["resid_pre", layer] if layer < spec.n_layers else cache["resid_post", spec.n_layers - 1]
 
@@ -84,28 +110,27 @@ def test_accumulated_resid_is_the_stream_before_each_layer(spec, data):
     layer = data.draw(st.sampled_from([None, -1, *range(spec.n_layers + 1)]))
     incl_mid, mlp_input, apply_ln = (data.draw(st.booleans()) for _ in range(3))
     pos_slice = data.draw(pos_slices)
+    assume(not mlp_input or layer in (None, -1, spec.n_layers) or spec.layers[layer].mlp is not None)
     got, labels = cache.accumulated_resid(
         layer, incl_mid, apply_ln, pos_slice=pos_slice, mlp_input=mlp_input, return_labels=True
     )
     stop = spec.n_layers if layer in (None, -1) else layer
+    norm, module, read = reading(model, stop, mlp_input)
     expected = {}
     for index in range(stop):
         expected[f"{index}_pre"] = cache[f"blocks.{index}.hook_resid_pre"]
-        if incl_mid:
+        if incl_mid and f"blocks.{index}.hook_resid_mid" in cache:
             expected[f"{index}_mid"] = cache[f"blocks.{index}.hook_resid_mid"]
     if stop == spec.n_layers:
-        norm, weight, read = spec.ln_final, model.ln_final, cache[f"blocks.{stop - 1}.hook_resid_post"]
-        expected["final_post"] = read
+        expected["final_post"] = cache[read]
     else:
-        expected[f"{stop}_pre"] = read = cache[f"blocks.{stop}.hook_resid_pre"]
-        norm, weight = spec.layers[stop].ln1, model.blocks[stop].ln1
-        if mlp_input:
-            expected[f"{stop}_mid"] = read = cache[f"blocks.{stop}.hook_resid_mid"]
-            norm, weight = spec.layers[stop].ln2, model.blocks[stop].ln2
+        expected[f"{stop}_pre"] = cache[f"blocks.{stop}.hook_resid_pre"]
+        if read.endswith("mid"):
+            expected[f"{stop}_mid"] = cache[read]
     assert labels == list(expected)
     wanted = torch.stack([cut(value, pos_slice) for value in expected.values()])
     if apply_ln and norm is not None:
-        wanted = center(norm, wanted) / cut(scale(norm, read), pos_slice) * weight.weight
+        wanted = center(norm, wanted) / cut(scale(norm, cache[read]), pos_slice) * gain(norm, module)
         assert close(got, wanted, 1e-5)
     else:
         assert torch.equal(got, wanted)
@@ -122,13 +147,20 @@ def test_decompose_resid_is_what_was_written(spec, data):
     layer = data.draw(st.sampled_from([None, *range(1, spec.n_layers + 1)]))
     mode, embeds = data.draw(st.sampled_from(["all", "attn", "mlp"])), data.draw(st.booleans())
     mlp_input, pos_slice = data.draw(st.booleans()), data.draw(pos_slices)
+    stop = spec.n_layers if layer is None else layer
+    assume(not mlp_input or stop == spec.n_layers or spec.layers[stop].mlp is not None)
+    assume(embeds or mode != "mlp" or any(block.mlp for block in spec.layers[:stop]))
     got, labels = cache.decompose_resid(
         layer, mlp_input, mode, pos_slice=pos_slice, incl_embeds=embeds, return_labels=True
     )
-    stop = spec.n_layers if layer is None else layer
     names = ["embed", *(["pos_embed"] if spec.pos_embed else [])] if embeds else []
-    names += [f"{index}_{kind}_out" for index in range(stop) for kind in ("attn", "mlp") if mode in ("all", kind)]
-    into_mlp = mlp_input and stop < spec.n_layers and mode != "mlp"
+    names += [
+        f"{index}_{kind}_out"
+        for index in range(stop)
+        for kind in ("attn", "mlp")
+        if mode in ("all", kind) and getattr(spec.layers[index], kind) is not None
+    ]
+    into_mlp = mlp_input and f"blocks.{stop}.hook_resid_mid" in cache and mode != "mlp"
     names += [f"{stop}_attn_out"] if into_mlp else []
     assert labels == names
     for part, name in zip(got, names, strict=True):
@@ -147,14 +179,20 @@ def test_head_results_and_the_remainder_are_the_stream(spec, data):
     _, cache = model.run_with_cache(some_tokens())
     layer = data.draw(st.sampled_from([None, *range(1, spec.n_layers + 1)]))
     stop = spec.n_layers if layer is None else layer
-    n_heads, pos_slice = spec.n_heads, data.draw(pos_slices)
+    pos_slice = data.draw(pos_slices)
     got, labels = cache.stack_head_results(layer, return_labels=True, pos_slice=pos_slice)
-    assert labels == [f"L{index}H{head}" for index in range(stop) for head in range(n_heads)]
+    assert labels == [f"L{index}H{head}" for index in range(stop) for head in range(spec.layers[index].attn.n_heads)]
     for part, label in zip(got, labels, strict=True):
         index, head = map(int, label[1:].split("H"))
         z = cache[f"blocks.{index}.attn.hook_z"][:, :, head]
         columns = slice(head * z.shape[-1], (head + 1) * z.shape[-1])
         by_hand = z @ model.blocks[index].attn.o.weight[:, columns].T
+        output, block = spec.layers[index].ln1_post, model.blocks[index]
+        if isinstance(output, OutputScaleSpec):
+            by_hand = by_hand * output.factor
+        elif output is not None:
+            written = cache.head_results(index).sum(-2) + block.attn.b_O
+            by_hand = center(output, by_hand) / scale(output, written) * gain(output, block.ln1_post)
         assert close(part, cut(by_hand, pos_slice), 1e-5)
     whole, labels = cache.stack_head_results(layer, return_labels=True, incl_remainder=True, pos_slice=pos_slice)
     assert labels[-1] == "remainder"
@@ -162,8 +200,9 @@ def test_head_results_and_the_remainder_are_the_stream(spec, data):
     assert close(whole.sum(0), cut(entering(cache, spec, stop), pos_slice), 1e-5)
     for index in range(spec.n_layers):
         results = cache.head_results(index)
-        assert results.shape == (2, N_POS, n_heads, spec.d_model)
-        assert close(results.sum(-2) + model.b_O[index], cache["attn_out", index], 1e-5)
+        assert results.shape == (2, N_POS, spec.layers[index].attn.n_heads, spec.d_model)
+        if spec.layers[index].ln1_post is None:
+            assert close(results.sum(-2) + model.blocks[index].attn.b_O, cache["attn_out", index], 1e-5)
 
 
 @few
@@ -172,18 +211,11 @@ def test_norms_of_the_parts_sum_to_what_the_reader_sees(spec, data):
     model = powered(spec)
     _, cache = model.run_with_cache(some_tokens())
     layer = data.draw(st.integers(0, spec.n_layers))
-    mlp_input = data.draw(st.booleans()) and layer < spec.n_layers
+    mlp_input = data.draw(st.booleans()) and layer < spec.n_layers and spec.layers[layer].mlp is not None
     parts = cache.decompose_resid(layer, mlp_input, apply_ln=True)
-    if layer < spec.n_layers:
-        name, read = ("ln2", "resid_mid") if mlp_input else ("ln1", "resid_pre")
-        norm, out = getattr(model.blocks[layer], name), cache[read, layer]
-        if getattr(spec.layers[layer], name) is not None:
-            out = cache[f"{name}.out", layer]
-    else:
-        norm, out = model.ln_final, cache["resid_post", layer - 1]
-        if spec.ln_final is not None:
-            out = cache["ln_final.out"]
-    bias = getattr(norm, "bias", None)
+    norm, module, read = reading(model, layer, mlp_input)
+    out = cache[read] if norm is None else cache[module.hook_out]
+    bias = getattr(module, "bias", None)
     assert close(parts.sum(0) + (0 if bias is None else bias), out, 1e-5)
     heads = cache.stack_head_results(apply_ln=True, incl_remainder=True, pos_slice=[1, 2])
     assert close(heads.sum(0), cache.decompose_resid(apply_ln=True, pos_slice=[1, 2]).sum(0), 1e-5)
@@ -195,11 +227,8 @@ def test_recompute_ln_norms_each_part_by_itself(spec):
     model = powered(spec)
     _, cache = model.run_with_cache(some_tokens())
     parts = cache.decompose_resid(1)
-    if spec.n_layers > 1:
-        norm, gain = spec.layers[1].ln1, getattr(model.blocks[1].ln1, "weight", None)
-    else:
-        norm, gain = spec.ln_final, getattr(model.ln_final, "weight", None)
-    wanted = parts if norm is None else center(norm, parts) / scale(norm, parts) * gain
+    norm, module, _ = reading(model, 1, mlp_input=False)
+    wanted = parts if norm is None else center(norm, parts) / scale(norm, parts) * gain(norm, module)
     assert close(cache.apply_ln_to_stack(parts, 1, recompute_ln=True), wanted, 1e-5)
     # of the stream itself, its own statistics are the recorded ones
     stream = entering(cache, spec, 1)[None]
@@ -222,6 +251,12 @@ def test_parts_of_a_logit_sum_to_it(spec, data):
     logits, cache = model.run_with_cache(tokens)
     token, other = data.draw(st.integers(0, VOCAB - 1)), data.draw(st.integers(0, VOCAB - 1))
     pos_slice = data.draw(pos_slices)
+    cap = spec.unembed.softcap
+    logits = (
+        logits
+        if cap is None
+        else model.unembedding.uncapped(cache["ln_final.out"] if spec.ln_final else cache["resid_post", -1])
+    )
     bias = model.b_U + model.W_U.T @ getattr(model.ln_final, "bias", torch.zeros(spec.d_model))
     parts = cache.decompose_resid(pos_slice=pos_slice)
     wanted = cut(logits - bias, pos_slice)
@@ -324,7 +359,11 @@ WRONG = {
     "several examples": (errors.InputError, "2", lambda c: c.remove_batch_dim()),
     "dtype": (errors.KindError, "torch.int64", lambda c: c.to(dtype=torch.int64)),
     "dtype as device": (errors.KindError, "dtype=torch.float16", lambda c: c.to(torch.float16)),
-    "experts": (AttributeError, "expert_outputs", lambda c: c.expert_outputs(0)),
+    "experts": (
+        errors.InputError,
+        "layer 0 has one feed-forward, a MLP, and no experts",
+        lambda c: c.expert_outputs(0),
+    ),
     "attribute": (AttributeError, "accumulated_residual", lambda c: c.accumulated_residual()),
     "keyword": (TypeError, "postion_slice", lambda c: c.accumulated_resid(postion_slice=1)),
     "keyword of attrs": (TypeError, "token", lambda c: c.logit_attrs(c.decompose_resid(), token=1)),

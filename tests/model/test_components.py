@@ -6,53 +6,68 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from random_models import close, powered, some_tokens, specs
+from random_models import VOCAB, attentions, close, powered, rotations, some_tokens
 
+import workbench as wb
 from workbench.errors import SpecError
 from workbench.model.attention import AttentionSpec
+from workbench.model.block import PreNorm
+from workbench.model.embedding import TokenEmbeddingSpec, UnembeddingSpec
 from workbench.model.masks import Visibility, visible
 from workbench.model.mlp import ACTIVATIONS, MLPSpec
-from workbench.model.norms import LayerNorm, RMSNorm
+from workbench.model.norms import LayerNorm, RMSNorm, RMSNormSpec
 from workbench.model.pass_ import Pass
-from workbench.model.rotary import RotarySpec, rotary_table, rotate_halves
+from workbench.model.rotary import RotarySpec, Rotation, rotary_table, rotate_halves, rotate_neighbours
 from workbench.sites import Place
 
 
-@given(st.integers(1, 50), st.integers(0, 50), st.sampled_from([10.0, 10_000.0]))
-def test_rotary_depends_on_the_distance_only(shift, distance, base):
-    q, k = torch.randn(2, 1, 1, 1, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+@given(st.integers(1, 50), st.integers(0, 50), rotations(6))
+def test_rotary_depends_on_the_distance_only(shift, distance, spec):
+    q, k = torch.randn(2, 1, 1, 1, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
     def rotated(x, position):
-        return rotate_halves(x, *rotary_table(torch.tensor([[position]]), 8, base))
+        rotation = Rotation(spec, 6)
+        cos, sin = rotary_table(spec, rotation.d_rotary, torch.tensor([[200, position]]))  # 200: one length for all
+        return rotation.turn(x, cos[:, 1:], sin[:, 1:])
 
     near = (rotated(q, distance) * rotated(k, 0)).sum()
     far = (rotated(q, distance + shift) * rotated(k, shift)).sum()
-    assert torch.isclose(near, far, atol=1e-5)
-    assert torch.isclose(rotated(q, distance).norm(), q.norm())
+    assert torch.isclose(near, far, atol=1e-4)
+    sharpened = 1.0 if spec.scaling is None else spec.scaling.factor_of_attention
+    turned = slice(0, spec.d_rotary)
+    assert torch.isclose(rotated(q, distance)[..., turned].norm(), sharpened * q[..., turned].norm())
 
 
 def test_rotary_turns_pairs_by_their_frequencies():
     """At position 1 the pair (x_0, x_2) of four turns by base^0 = 1, and (x_1, x_3) by base^(-2/4) = 0.1."""
     x = torch.tensor([1.0, 1.0, 0.0, 0.0]).view(1, 1, 1, 4)
-    turned = rotate_halves(x, *rotary_table(torch.tensor([[1]]), 4, 100.0)).flatten()
+    table = rotary_table(RotarySpec(100.0), 4, torch.tensor([[1]]))
     angle = torch.tensor([1.0, 0.1])
-    assert torch.allclose(turned, torch.cat([angle.cos(), angle.sin()]))
+    assert torch.allclose(rotate_halves(x, *table).flatten(), torch.cat([angle.cos(), angle.sin()]))
+    neighbours = torch.tensor([1.0, 0.0, 1.0, 0.0]).view(1, 1, 1, 4)
+    turned = rotate_neighbours(neighbours, *table).flatten()
+    assert torch.allclose(turned, torch.stack([angle.cos(), angle.sin()], -1).flatten())
 
 
-@given(specs())
-def test_a_window_as_long_as_the_text_is_causal(spec):
+def one_layer(attn: AttentionSpec) -> wb.ModelSpec:
+    layer = PreNorm(attn, MLPSpec(10), RMSNormSpec(), RMSNormSpec())
+    return wb.ModelSpec(12, 64, TokenEmbeddingSpec(VOCAB), None, (layer,), RMSNormSpec(), UnembeddingSpec(VOCAB))
+
+
+@given(attentions())
+def test_a_window_as_long_as_the_text_is_causal(attn):
     def windowed(window):
-        layers = tuple(replace(layer, attn=replace(layer.attn, window=window)) for layer in spec.layers)
-        return powered(replace(spec, layers=layers))(some_tokens())[0]
+        return powered(one_layer(replace(attn, window=window)))(some_tokens())[0]
 
     assert torch.equal(windowed(7), windowed(None))
     assert torch.equal(windowed(100), windowed(None))
 
 
-@given(specs())
-def test_grouped_heads_are_heads_that_share_keys_and_values(spec):
+@given(attentions())
+def test_grouped_heads_are_heads_that_share_keys_and_values(attn):
     """The same model with every key-value head written out for each query head of its group."""
-    attn = spec.layers[0].attn
+    attn = replace(attn, qk_norm=None)  # one over all heads, or with a gain for each, is another norm for more heads
+    spec = one_layer(attn)
     group = attn.n_heads // attn.n_kv_heads
     wide_attn = replace(attn, n_kv_heads=attn.n_heads)
     grouped = powered(spec)
@@ -100,8 +115,10 @@ def test_norms_are_those_of_torch(norm, reference, dtype):
 
 def test_activations_at_one():
     """f(1) from the definitions: erf and tanh forms of GELU differ in the fourth digit."""
+    wanted = {"gelu": 0.841345, "gelu_tanh": 0.841192, "relu": 1.0, "relu_squared": 1.0, "silu": 0.731059}
     at_one = {name: float(f(torch.tensor(1.0))) for name, f in ACTIVATIONS.items()}
-    assert at_one == pytest.approx({"gelu": 0.841345, "gelu_tanh": 0.841192, "relu": 1.0, "silu": 0.731059}, abs=1e-6)
+    assert at_one == pytest.approx(wanted, abs=1e-6)
+    assert float(ACTIVATIONS["relu_squared"](torch.tensor(3.0))) == 9.0
     assert float(ACTIVATIONS["relu"](torch.tensor(-1.0))) == 0.0
 
 

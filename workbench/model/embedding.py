@@ -77,7 +77,11 @@ class Unembedding(Component):
         """Called once by the model that holds both."""
 
     def forward(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows vocab"]:
-        return self.cap(self.scale(F.linear(x, self.weight, self.bias)))
+        return self.cap(self.uncapped(x))
+
+    def uncapped(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows vocab"]:
+        """Linear, as direct attribution needs it."""
+        return self.scale(F.linear(x, self.weight, self.bias))
 
     def directions(self, ids: Int[Tensor, "*ids"]) -> Float[Tensor, "*ids d_model"]:
         """What the stream is projected onto for the logits of these tokens, before any softcap."""
@@ -117,8 +121,8 @@ class ProjectedUnembedding(TiedUnembedding):
         super().__init__(spec)
         self.project = Linear(d_model, spec.d_embed, bias=False)
 
-    def forward(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows vocab"]:
-        return super().forward(self.project(x))
+    def uncapped(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows vocab"]:
+        return super().uncapped(self.project(x))
 
     def directions(self, ids: Int[Tensor, "*ids"]) -> Float[Tensor, "*ids d_model"]:
         return super().directions(ids) @ self.project.weight
