@@ -50,7 +50,9 @@ def others(path: Path, value: Any) -> list[Any]:
         return ["sliding_attention" if value == "full_attention" else "full_attention"]
     if isinstance(value, str):
         return [word for word in WORDS if word != value] if "act" in str(path[-1]) else ["linear", value + "_x"]
-    return [3, 0.5, True] if value is None else []
+    if value is None:
+        return [3, 0.5, True]
+    return [[0], [1]] if value == [] else []
 
 
 def changed(values: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
