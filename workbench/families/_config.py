@@ -19,7 +19,8 @@ _MOST_LAYERS = 10_000
 _ABOUT_SOMETHING_ELSE = frozenset(
     """
     activation_dropout architectures attention_dropout attention_probs_dropout_prob attn_pdrop auto_map aux_loss_alpha
-    bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward classifier_dropout decoder_start_token_id
+    bad_words_ids begin_suppress_tokens bos_token_id cache_implementation chunk_size_feed_forward classifier_dropout
+    decoder_start_token_id
     diversity_penalty do_sample dropout dtype early_stopping embd_pdrop embed_dropout embedding_dropout ep_size
     encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task forced_bos_token_id
     forced_eos_token_id gradient_checkpointing hidden_dropout hidden_dropout_prob id2label init_std initializer_range

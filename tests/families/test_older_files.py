@@ -1,0 +1,304 @@
+"""Config files as they were published before transformers 5, small: read here as transformers reads them."""
+
+import json
+
+import pytest
+from parity import parity, tiny
+from transformers import AutoConfig
+
+import workbench as wb
+
+SIZES = {
+    "hidden_size": 32,
+    "intermediate_size": 40,
+    "vocab_size": 53,
+    "max_position_embeddings": 40,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "bos_token_id": 0,
+    "eos_token_id": [0, 1],
+    "attention_dropout": 0.0,
+    "initializer_range": 0.02,
+    "torch_dtype": "float32",
+    "transformers_version": "4.40.1",
+    "use_cache": True,
+}
+
+
+def assert_read_as_by_transformers(folder, values: dict, tensors_of: dict | None = None) -> wb.ModelSpec:
+    """tensors_of: a config that says the same, where transformers no longer takes the older one."""
+    (folder / "config.json").write_text(json.dumps(SIZES | (tensors_of or values)))
+    theirs = tiny(AutoConfig.from_pretrained(folder))
+    theirs.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps(SIZES | values))
+    ours = wb.load(folder)
+    errors = parity(ours, theirs)
+    assert errors.holds, errors
+    return ours.spec
+
+
+def refused(folder, values: dict, match: str) -> None:
+    """By name, before any tensor is looked at."""
+    reader = wb.families._config.Config(SIZES | values, "the file")
+    with pytest.raises(wb.errors.FamilyError, match=match):
+        wb.families.family(values["model_type"]).spec(reader)
+
+
+QWEN2 = {
+    "architectures": ["Qwen2ForCausalLM"],
+    "hidden_act": "silu",
+    "max_window_layers": 1,
+    "model_type": "qwen2",
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000.0,
+    "sliding_window": 3,
+    "tie_word_embeddings": False,
+    "use_mrope": False,
+    "use_sliding_window": False,
+}
+
+
+def test_qwen2_has_a_width_of_windows_that_are_off(tmp_path):
+    spec = assert_read_as_by_transformers(tmp_path, QWEN2)
+    assert [layer.attn.window for layer in spec.layers] == [None, None]
+
+
+@pytest.mark.parametrize(("first", "windows"), [(0, [3, 3]), (1, [None, 3]), (2, [None, None])])
+def test_qwen2_has_windows_from_a_layer_on(tmp_path, first, windows):
+    values = QWEN2 | {"use_sliding_window": True, "max_window_layers": first}
+    spec = assert_read_as_by_transformers(tmp_path, values)
+    assert [layer.attn.window for layer in spec.layers] == windows
+
+
+def test_qwen2_is_scaled_by_yarn_as_its_page_advises(tmp_path):
+    scaling = {"factor": 4.0, "original_max_position_embeddings": 10, "type": "yarn"}
+    assert_read_as_by_transformers(tmp_path, QWEN2 | {"rope_scaling": scaling, "rope_theta": 100.0})
+
+
+QWEN3 = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "attention_bias": False,
+    "head_dim": 10,
+    "hidden_act": "silu",
+    "max_window_layers": 2,
+    "model_type": "qwen3",
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 1000000,
+    "sliding_window": None,
+    "tie_word_embeddings": True,
+    "use_sliding_window": False,
+}
+
+
+def test_qwen3(tmp_path):
+    assert_read_as_by_transformers(tmp_path, QWEN3)
+
+
+SMOLLM3 = {
+    "architectures": ["SmolLM3ForCausalLM"],
+    "attention_bias": False,
+    "hidden_act": "silu",
+    "layer_types": ["full_attention", "full_attention"],
+    "max_window_layers": 28,
+    "mlp_bias": False,
+    "model_type": "smollm3",
+    "no_rope_layer_interval": 4,
+    "no_rope_layers": [1, 0],
+    "pad_token_id": 2,
+    "pretraining_tp": 2,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 5000000.0,
+    "sliding_window": None,
+    "use_sliding_window": False,
+}
+
+
+def test_smollm3(tmp_path):
+    assert_read_as_by_transformers(tmp_path, SMOLLM3)
+
+
+def test_smollm3_without_lists_of_layers(tmp_path):
+    lists = ("layer_types", "no_rope_layers")
+    values = {key: value for key, value in SMOLLM3.items() if key not in lists} | {
+        "no_rope_layer_interval": 2,
+        "use_sliding_window": True,
+        "sliding_window": 3,
+    }
+    spec = assert_read_as_by_transformers(tmp_path, values)
+    assert [layer.attn.window for layer in spec.layers] == [None, 3]
+
+
+def test_granite(tmp_path):
+    assert_read_as_by_transformers(
+        tmp_path,
+        {
+            "architectures": ["GraniteForCausalLM"],
+            "attention_bias": False,
+            "attention_multiplier": 0.015625,
+            "embedding_multiplier": 12.0,
+            "hidden_act": "silu",
+            "logits_scaling": 8.0,
+            "mlp_bias": False,
+            "model_type": "granite",
+            "pad_token_id": 0,
+            "residual_multiplier": 0.22,
+            "rms_norm_eps": 1e-05,
+            "rope_scaling": None,
+            "rope_theta": 10000000.0,
+            "tie_word_embeddings": True,
+        },
+    )
+
+
+def test_olmo2(tmp_path):
+    assert_read_as_by_transformers(
+        tmp_path,
+        {
+            "architectures": ["Olmo2ForCausalLM"],
+            "attention_bias": False,
+            "hidden_act": "silu",
+            "model_type": "olmo2",
+            "pad_token_id": 1,
+            "rms_norm_eps": 1e-06,
+            "rope_scaling": None,
+            "rope_theta": 500000,
+            "tie_word_embeddings": False,
+        },
+    )
+
+
+PHI3 = {
+    "architectures": ["Phi3ForCausalLM"],
+    "attention_bias": False,
+    "auto_map": {"AutoConfig": "configuration_phi3.Phi3Config"},
+    "embd_pdrop": 0.0,
+    "full_attn_mod": 1,
+    "hidden_act": "silu",
+    "interpolate_factor": 1,
+    "lm_head_bias": False,
+    "mlp_bias": False,
+    "model_type": "phi3",
+    "original_max_position_embeddings": 8,
+    "pad_token_id": 2,
+    "partial_rotary_factor": 0.75,
+    "resid_pdrop": 0.0,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": {"long_factor": [1.0, 2.0, 4.0], "short_factor": [1.0, 1.2, 1.5], "type": "longrope"},
+    "rope_theta": 100.0,
+    "sliding_window": 5,
+    "tie_word_embeddings": True,
+}
+
+
+@pytest.mark.parametrize("name", ["longrope", "su"])
+def test_phi3_by_either_name_of_its_scaling(tmp_path, name):
+    values = PHI3 | {"rope_scaling": PHI3["rope_scaling"] | {"type": name}}
+    assert_read_as_by_transformers(tmp_path, values, tensors_of=PHI3)
+
+
+def test_phi3_unscaled(tmp_path):
+    unscaled = {"rope_scaling": None, "partial_rotary_factor": 1.0, "sliding_window": None}
+    assert_read_as_by_transformers(tmp_path, PHI3 | unscaled)
+
+
+def test_phi3_must_say_how_long_its_texts_were_in_training(tmp_path):
+    refused(tmp_path, PHI3 | {"original_max_position_embeddings": None}, "original_max_position_embeddings")
+
+
+GEMMA = {
+    "architectures": ["GemmaForCausalLM"],
+    "attention_bias": False,
+    "head_dim": 10,
+    "hidden_act": "gelu",
+    "model_type": "gemma",
+    "pad_token_id": 0,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 10000.0,
+}
+
+
+@pytest.mark.parametrize("more", [{}, {"hidden_activation": None}, {"hidden_activation": "gelu_pytorch_tanh"}])
+def test_gemma_says_gelu_and_means_its_approximation(tmp_path, more):
+    assert_read_as_by_transformers(tmp_path, GEMMA | more)
+
+
+def test_gemma_with_two_activations_is_refused(tmp_path):
+    refused(tmp_path, GEMMA | {"hidden_activation": "gelu"}, "hidden_activation")
+
+
+GEMMA2 = {
+    "architectures": ["Gemma2ForCausalLM"],
+    "attention_bias": False,
+    "attn_logit_softcapping": 2.0,
+    "cache_implementation": "hybrid",
+    "final_logit_softcapping": 5.0,
+    "head_dim": 10,
+    "hidden_act": "gelu_pytorch_tanh",
+    "hidden_activation": "gelu_pytorch_tanh",
+    "model_type": "gemma2",
+    "pad_token_id": 0,
+    "query_pre_attn_scalar": 6,
+    "rms_norm_eps": 1e-06,
+    "rope_theta": 10000.0,
+    "sliding_window": 3,
+    "sliding_window_size": 3,
+}
+
+
+def test_gemma2(tmp_path):
+    spec = assert_read_as_by_transformers(tmp_path, GEMMA2)
+    assert [layer.attn.window for layer in spec.layers] == [3, None]
+
+
+def test_gemma2_that_says_nothing_of_softcaps_has_them(tmp_path):
+    values = {key: value for key, value in GEMMA2.items() if "softcapping" not in key}
+    spec = assert_read_as_by_transformers(tmp_path, values)
+    assert (spec.layers[0].attn.softcap, spec.unembed.softcap) == (50.0, 30.0)
+
+
+def test_gemma2_with_two_windows_is_refused(tmp_path):
+    refused(tmp_path, GEMMA2 | {"sliding_window_size": 4}, "sliding_window_size")
+
+
+GEMMA3 = {
+    "architectures": ["Gemma3ForCausalLM"],
+    "attention_bias": False,
+    "attn_logit_softcapping": None,
+    "cache_implementation": "hybrid",
+    "final_logit_softcapping": None,
+    "head_dim": 10,
+    "hidden_activation": "gelu_pytorch_tanh",
+    "model_type": "gemma3_text",
+    "pad_token_id": 0,
+    "query_pre_attn_scalar": 6,
+    "rms_norm_eps": 1e-06,
+    "rope_local_base_freq": 50,
+    "rope_scaling": None,
+    "rope_theta": 400,
+    "sliding_window": 3,
+    "sliding_window_pattern": 2,
+}
+
+
+@pytest.mark.parametrize("scaling", [None, {"factor": 8.0, "rope_type": "linear"}])
+def test_gemma3_scales_the_layers_without_a_window_only(tmp_path, scaling):
+    spec = assert_read_as_by_transformers(tmp_path, GEMMA3 | {"rope_scaling": scaling})
+    assert [(layer.attn.window, layer.attn.rotary.base) for layer in spec.layers] == [(3, 50.0), (None, 400.0)]
+    assert spec.layers[0].attn.rotary.scaling is None
+    assert (spec.layers[1].attn.rotary.scaling is None) == (scaling is None)
+
+
+def test_gemma3_with_the_bases_beside_the_scaling(tmp_path):
+    """Some files of the time between."""
+    rope = {"full_attention": {"factor": 8.0, "rope_type": "linear"}, "sliding_attention": {"rope_type": "default"}}
+    assert_read_as_by_transformers(tmp_path, GEMMA3 | {"rope_parameters": rope})
+
+
+def test_gemma3_that_would_be_something_else_is_refused(tmp_path):
+    refused(tmp_path, GEMMA3 | {"use_bidirectional_attention": True}, "use_bidirectional_attention")  # EmbeddingGemma
+    refused(tmp_path, GEMMA3 | {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping")
+    refused(tmp_path, GEMMA3 | {"rope_parameters": {"rope_type": "default", "rope_theta": 400.0}}, "rope_parameters")
