@@ -14,7 +14,7 @@ PACKAGE = Path(wb.__file__).parent
 # A room imports only from rooms before it.
 ROOMS = """
     errors keywords files sizes sites hooks spec tokenizer metrics model decompose cache inputs recorder run
-    interventions families pretrained formats hooked sweep_result sweep lenses figures widgets cli
+    interventions families pretrained formats hooked family_check sweep_result sweep lenses figures widgets cli
 """.split()
 
 # Within the model, a file imports only from files before it.

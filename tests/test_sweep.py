@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
+from cases import ALL
 from parity import VOCAB, tiny
 from random_models import powered, some_tokens
 from test_cache import plain_spec

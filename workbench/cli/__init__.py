@@ -1,4 +1,4 @@
-"""The command line: `workbench demo`, `workbench info`, `workbench fetch`.
+"""The command line: `workbench demo`, `info`, `fetch`, `check-family`.
 
 What a person got wrong is one sentence on the error stream and exit code 2, never a traceback.
 """
@@ -11,6 +11,7 @@ from typing import NoReturn
 import typer
 
 from ..errors import WorkbenchError
+from .check_family import check_family
 from .demo import demo
 from .fetch import fetch
 from .info import info
@@ -21,8 +22,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, info, fetch):
-    app.command()(command)
+for command in (demo, info, fetch, check_family):
+    app.command(command.__name__.replace("_", "-"))(command)
 
 
 def main() -> None:

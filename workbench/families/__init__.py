@@ -19,7 +19,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
 
-from ..errors import FamilyError, nearest
+from ..errors import FamilyError
 
 
 def supported() -> list[str]:
@@ -31,7 +31,7 @@ def family(model_type: object) -> ModuleType:
     """The family of a config's `model_type`; FamilyError lists what is supported."""
     if model_type not in supported():
         raise FamilyError(
-            f"the family {model_type!r} is not supported; {nearest(str(model_type), supported(), n=5)} "
-            "(a family is one file in workbench/families)"
+            f"the family {model_type!r} is not supported; there are: {', '.join(supported())} "
+            "(a family is one file: workbench/families/ADDING.md says how to add it)"
         )
     return import_module(f"{__name__}.{model_type}")
