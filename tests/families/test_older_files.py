@@ -76,6 +76,11 @@ def test_qwen2_is_scaled_by_yarn_as_its_page_advises(tmp_path):
     assert_read_as_by_transformers(tmp_path, QWEN2 | {"rope_scaling": scaling, "rope_theta": 100.0})
 
 
+def test_qwen2_turns_whole_heads():
+    refused(QWEN2 | {"partial_rotary_factor": 0.5}, "partial_rotary_factor")
+    refused(QWEN2 | {"rope_scaling": {"rope_type": "default", "partial_rotary_factor": 0.5}}, "partial_rotary_factor")
+
+
 QWEN3 = {
     "architectures": ["Qwen3ForCausalLM"],
     "attention_bias": False,

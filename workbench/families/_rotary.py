@@ -32,7 +32,7 @@ def rotary(
     n_ctx: int,
     *,
     base: float = 10_000.0,
-    partial: float = 1.0,
+    partial: float | None = None,
     layer_type: str | None = None,
     kind: type[RotarySpec] = RotarySpec,
     base_key: str | tuple[str, ...] = "rope_theta",
@@ -40,14 +40,16 @@ def rotary(
 ) -> RotarySpec:
     """The rotation of a family's heads.
 
-    base, partial: the family's own where the file says nothing.
+    base, partial: the family's own where the file says nothing; partial None for families that turn whole heads.
     layer_type:    for families with a rotation for each type of layer.
     kind:          the family's pairing.
     base_key, partial_key: what older files call them, beside the scaling; several where some write more than one.
     """
     entry = rope_entry(config, layer_type, base_key, partial_key)
     theta = entry.number("rope_theta", base)
-    share = entry.number("partial_rotary_factor", partial)
+    share = entry.number("partial_rotary_factor", 1.0 if partial is None else partial)
+    if partial is None and share != 1:
+        raise FamilyError(f"{entry.where} says partial_rotary_factor = {share}; this family turns whole heads")
     if not 0 < share <= 1:
         raise FamilyError(f"{entry.where} says partial_rotary_factor = {share}; a share above 0, up to 1, is wanted")
     scaling = _scaling(entry, n_ctx)

@@ -25,7 +25,7 @@ def spec(config: Config) -> ModelSpec:
         config.only(key, False)
     for key in ("full_attn_mod", "interpolate_factor"):
         config.only(key, 1)
-    rope = rotary(config, heads.d_head, n_ctx)
+    rope = rotary(config, heads.d_head, n_ctx, partial=1.0)
     if isinstance(rope.scaling, LongRoPESpec):
         # Where it is missing, published code takes 4096 whatever stands in rope_scaling.
         config.integer("original_max_position_embeddings")

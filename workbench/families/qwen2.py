@@ -19,11 +19,8 @@ IGNORED = ()
 
 def spec(config: Config) -> ModelSpec:
     heads, n_ctx = heads_of(config), config.integer("max_position_embeddings")
-    rope, mlp, norm = (
-        rotary(config, heads.d_head, n_ctx),
-        gated(config),
-        RMSNormSpec(config.number("rms_norm_eps", 1e-6)),
-    )
+    rope, mlp = rotary(config, heads.d_head, n_ctx), gated(config)
+    norm = RMSNormSpec(config.number("rms_norm_eps", 1e-6))
 
     def layer(window: int | None) -> PreNorm:
         return PreNorm(AttentionSpec(*heads, rotary=rope, bias=True, window=window), mlp, norm, norm)
