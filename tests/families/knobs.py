@@ -20,7 +20,9 @@ WORDS = ("relu", "gelu", "silu")
 def knobs(config: Any) -> Iterator[tuple[Path, Any]]:
     """Where a value stands, and another one for it."""
     for path, value in leaves(json.loads(config.to_json_string(use_diff=False)), ()):
-        if path[0] in ("model_type", "architectures", "dtype", "transformers_version") or str(path[0]).startswith("_"):
+        if path[0] in ("model_type", "architectures", "dtype", "transformers_version"):
+            continue
+        if str(path[0]).startswith("_") and path[0] not in read_by_family(config):  # transformers' own bookkeeping
             continue
         for other in others(path, value):
             yield path, other
@@ -33,7 +35,7 @@ def leaves(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     elif isinstance(value, dict) and not path:
         for key, item in value.items():
             yield from leaves(item, (key,))
-    elif isinstance(value, list) and value and not isinstance(value[0], list):
+    elif isinstance(value, list) and value:
         yield from leaves(value[0], (*path, 0))
     else:
         yield path, value
