@@ -1,9 +1,12 @@
 """Config files as they were published before transformers 5, small: read here as transformers reads them."""
 
 import json
+import math
 
 import pytest
+import torch
 from parity import parity, tiny
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 import workbench as wb
@@ -307,3 +310,193 @@ def test_gemma3_that_would_be_something_else_is_refused():
     refused(GEMMA3 | {"use_bidirectional_attention": True}, "use_bidirectional_attention")  # EmbeddingGemma
     refused(GEMMA3 | {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping")
     refused(GEMMA3 | {"rope_parameters": {"rope_type": "default", "rope_theta": 400.0}}, "rope_parameters")
+
+
+QWEN3_MOE = {  # Qwen3-30B-A3B
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "attention_bias": False,
+    "decoder_sparse_step": 1,
+    "head_dim": 10,
+    "hidden_act": "silu",
+    "max_window_layers": 2,
+    "mlp_only_layers": [],
+    "model_type": "qwen3_moe",
+    "moe_intermediate_size": 12,
+    "norm_topk_prob": True,
+    "num_experts": 5,
+    "num_experts_per_tok": 2,
+    "output_router_logits": False,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": None,
+    "rope_theta": 1000000.0,
+    "router_aux_loss_coef": 0.001,
+    "sliding_window": None,
+    "tie_word_embeddings": False,
+    "use_sliding_window": False,
+}
+
+
+@pytest.mark.parametrize("more", [{}, {"num_local_experts": 5}, {"sliding_window": 4096}])
+def test_qwen3_moe_counts_experts_under_either_name(tmp_path, more):
+    spec = assert_read_as_by_transformers(tmp_path, QWEN3_MOE | more)
+    assert (spec.layers[0].mlp.router.n_experts, spec.layers[0].attn.window) == (5, None)
+
+
+def test_qwen3_moe_that_contradicts_itself_is_refused():
+    refused(QWEN3_MOE | {"num_local_experts": 6}, "num_local_experts = 6 and num_experts = 5")
+    refused(QWEN3_MOE | {"use_sliding_window": True}, "sliding_window")
+
+
+LATENT = {
+    "attention_bias": False,
+    "auto_map": {"AutoConfig": "configuration_deepseek.DeepseekV2Config"},
+    "aux_loss_alpha": 0.001,
+    "ep_size": 1,
+    "first_k_dense_replace": 1,
+    "hidden_act": "silu",
+    "kv_lora_rank": 8,
+    "moe_intermediate_size": 14,
+    "moe_layer_freq": 1,
+    "num_experts_per_tok": 2,
+    "num_key_value_heads": 4,
+    "pretraining_tp": 1,
+    "qk_nope_head_dim": 6,
+    "qk_rope_head_dim": 8,
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": {
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "factor": 4,
+        "mscale": 0.707,
+        "mscale_all_dim": 0.707,
+        "original_max_position_embeddings": 10,
+        "type": "yarn",
+    },
+    "rope_theta": 100,
+    "seq_aux": True,
+    "tie_word_embeddings": False,
+    "v_head_dim": 10,
+}
+DEEPSEEK_V2 = LATENT | {  # DeepSeek-V2-Lite
+    "architectures": ["DeepseekV2ForCausalLM"],
+    "model_type": "deepseek_v2",
+    "n_group": 1,
+    "n_routed_experts": 6,
+    "n_shared_experts": 2,
+    "norm_topk_prob": False,
+    "q_lora_rank": None,
+    "routed_scaling_factor": 1.0,
+    "scoring_func": "softmax",
+    "topk_group": 1,
+    "topk_method": "greedy",
+}
+LARGE_DEEPSEEK_V2 = {  # DeepSeek-V2
+    "n_group": 3,
+    "q_lora_rank": 7,
+    "routed_scaling_factor": 16.0,
+    "topk_group": 2,
+    "topk_method": "group_limited_greedy",
+}
+
+
+@pytest.mark.parametrize("more", [{}, LARGE_DEEPSEEK_V2], ids=["lite", "large"])
+def test_deepseek_v2(tmp_path, more):
+    spec = assert_read_as_by_transformers(tmp_path, DEEPSEEK_V2 | more)
+    assert spec.layers[0].attn.scale == pytest.approx(14**-0.5 * (0.0707 * math.log(4) + 1) ** 2)
+
+
+def test_deepseek_v2_with_weights_over_their_sum_is_refused():
+    refused(DEEPSEEK_V2 | {"norm_topk_prob": True}, "norm_topk_prob")
+    refused(DEEPSEEK_V2 | {"moe_layer_freq": 2}, "moe_layer_freq")
+
+
+DEEPSEEK_V3 = LATENT | {  # DeepSeek-V3, in bfloat16
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "model_type": "deepseek_v3",
+    "n_group": 4,
+    "n_routed_experts": 16,
+    "n_shared_experts": 1,
+    "norm_topk_prob": True,
+    "num_nextn_predict_layers": 1,
+    "q_lora_rank": 7,
+    "routed_scaling_factor": 2.5,
+    "scoring_func": "sigmoid",
+    "topk_group": 2,
+    "topk_method": "noaux_tc",
+}
+
+
+@pytest.mark.parametrize("more", [{}, {"n_group": 1, "topk_group": 1, "q_lora_rank": None}], ids=["V3", "Moonlight"])
+def test_deepseek_v3(tmp_path, more):
+    assert_read_as_by_transformers(tmp_path, DEEPSEEK_V3 | more)
+
+
+def test_deepseek_v3_leaves_the_layer_that_predicts_a_further_token(tmp_path):
+    spec = assert_read_as_by_transformers(tmp_path, DEEPSEEK_V3)
+    file = tmp_path / "model.safetensors"
+    tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
+    names = ("eh_proj", "enorm", "hnorm", "shared_head.norm", "shared_head.head", "embed_tokens")
+    further = {f"model.layers.2.{name}.weight": torch.ones(spec.d_model) for name in names}
+    further |= {name.replace("layers.1.", "layers.2."): tensor.clone() for name, tensor in tensors.items()}
+    save_file(tensors | further, file, metadata={"format": "pt"})
+    assert wb.load(tmp_path).spec == spec
+    del further["model.layers.2.eh_proj.weight"]  # by which such a layer is known
+    save_file(tensors | further, file, metadata={"format": "pt"})
+    with pytest.raises(wb.errors.LoadError, match=r"has \d+ tensors .* first 'model.layers.2"):
+        wb.load(tmp_path)
+    save_file(tensors | {"model.layers.1.eh_proj.weight": torch.ones(1)}, file, metadata={"format": "pt"})
+    with pytest.raises(wb.errors.LoadError, match=r"has 1 tensors .* first 'model.layers.1.eh_proj"):
+        wb.load(tmp_path)
+
+
+GPT_OSS = {  # gpt-oss-20b, in bfloat16
+    "architectures": ["GptOssForCausalLM"],
+    "attention_bias": True,
+    "experts_per_token": 2,
+    "head_dim": 8,
+    "hidden_act": "silu",
+    "initial_context_length": 10,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "model_type": "gpt_oss",
+    "num_experts_per_tok": 2,
+    "num_local_experts": 5,
+    "output_router_logits": False,
+    "pad_token_id": 2,
+    "rms_norm_eps": 1e-05,
+    "rope_scaling": {
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "factor": 4.0,
+        "original_max_position_embeddings": 10,
+        "rope_type": "yarn",
+        "truncate": False,
+    },
+    "rope_theta": 150000,
+    "router_aux_loss_coef": 0.9,
+    "sliding_window": 4,
+    "swiglu_limit": 7.0,
+    "tie_word_embeddings": False,
+}
+
+
+def test_gpt_oss(tmp_path):
+    spec = assert_read_as_by_transformers(tmp_path, GPT_OSS)
+    assert [layer.attn.window for layer in spec.layers] == [4, None]
+    assert (spec.layers[0].mlp.expert.alpha, spec.layers[0].mlp.expert.limit) == (1.702, 7.0)
+
+
+def test_gpt_oss_that_contradicts_itself_or_says_no_rotation_is_refused():
+    refused(GPT_OSS | {"experts_per_token": 4}, "experts_per_token = 4")
+    refused(GPT_OSS | {"initial_context_length": 4096}, "initial_context_length")
+    refused(GPT_OSS | {"rope_scaling": None}, "rope_type")
+
+
+@pytest.mark.parametrize(
+    ("values", "method"), [(GPT_OSS, "mxfp4"), (DEEPSEEK_V3, "fp8")], ids=["gpt-oss-20b", "DeepSeek-V3"]
+)
+def test_packed_weights_are_refused_as_such(tmp_path, values, method):
+    assert_read_as_by_transformers(tmp_path, values)
+    packed = SIZES | values | {"quantization_config": {"quant_method": method}}
+    (tmp_path / "config.json").write_text(json.dumps(packed))
+    with pytest.raises(wb.errors.FamilyError, match=f"quant_method = '{method}': its weights are packed"):
+        wb.load(tmp_path)

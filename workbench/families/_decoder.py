@@ -165,7 +165,7 @@ def sources(
 
 def moe_sources(spec: ModelSpec, names: Mapping[str, str] = NAMES) -> Sources:
     """Those of a decoder whose mixtures lie as Qwen's and DeepSeek's do: a gate, experts, perhaps shared ones."""
-    found = sources(spec, names | {f"mlp.shared.{ours}": theirs for ours, theirs in _SHARED.items()})
+    found = sources(spec, dict(names) | {f"mlp.shared.{ours}": theirs for ours, theirs in _SHARED.items()})
     for layer in range(spec.n_layers):
         ours, theirs = f"blocks.{layer}.mlp", f"layers.{layer}.mlp"
         found[f"{ours}.router.weight"] = Source(f"{theirs}.gate.weight")

@@ -1,5 +1,6 @@
 from transformers import DeepseekV3Config
 
+# Many experts, so that a bias a little different sends some token to another one.
 SIZES = {"hidden_size": 24, "intermediate_size": 40, "vocab_size": 53, "max_position_embeddings": 40}
 LATENT = {"kv_lora_rank": 8, "qk_nope_head_dim": 6, "qk_rope_head_dim": 8, "v_head_dim": 10}
 HEADS = {"num_attention_heads": 3, "num_key_value_heads": 3}
@@ -9,7 +10,7 @@ CONFIGS = {
         num_hidden_layers=2,
         q_lora_rank=7,
         first_k_dense_replace=1,
-        n_routed_experts=8,
+        n_routed_experts=16,
         n_group=4,
         topk_group=2,
         rope_parameters={
@@ -32,7 +33,7 @@ CONFIGS = {
         q_lora_rank=None,
         first_k_dense_replace=2,
         n_shared_experts=2,
-        n_routed_experts=6,
+        n_routed_experts=20,
         n_group=1,
         topk_group=1,
         norm_topk_prob=False,
@@ -45,15 +46,15 @@ CONFIGS = {
         rope_parameters={"rope_type": "default", "rope_theta": 300.0},
         **LATENT,
         **HEADS,
-        **EXPERTS | {"num_experts_per_tok": 3},
+        **EXPERTS | {"num_experts_per_tok": 5},
         **SIZES,
     ),
     "sparse everywhere, tied": DeepseekV3Config(
         num_hidden_layers=2,
         q_lora_rank=7,
         first_k_dense_replace=0,
-        n_routed_experts=6,
-        n_group=2,
+        n_routed_experts=15,
+        n_group=3,
         topk_group=1,
         tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "rope_theta": 100.0},
