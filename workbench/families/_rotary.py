@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import FamilyError, nearest
 from ..model.rotary import RotarySpec
 from ..model.rotary_scaling import (
+    DivisorsSpec,
     DynamicNTKSpec,
     LinearScalingSpec,
     Llama3ScalingSpec,
@@ -35,15 +36,15 @@ def rotary(
     partial: float | None = None,
     layer_type: str | None = None,
     kind: type[RotarySpec] = RotarySpec,
-    base_key: str | tuple[str, ...] = "rope_theta",
-    partial_key: str | tuple[str, ...] = "partial_rotary_factor",
+    base_key: str = "rope_theta",
+    partial_key: str = "partial_rotary_factor",
 ) -> RotarySpec:
     """The rotation of a family's heads.
 
     base, partial: the family's own where the file says nothing; partial None for families that turn whole heads.
     layer_type:    for families with a rotation for each type of layer.
     kind:          the family's pairing.
-    base_key, partial_key: what older files call them, beside the scaling; several where some write more than one.
+    base_key, partial_key: what older files call them, beside the scaling.
     """
     entry = rope_entry(config, layer_type, base_key, partial_key)
     theta = entry.number("rope_theta", base)
@@ -61,24 +62,21 @@ def rotary(
 def rope_entry(
     config: Config,
     layer_type: str | None = None,
-    base_key: str | tuple[str, ...] = "rope_theta",
-    partial_key: str | tuple[str, ...] = "partial_rotary_factor",
+    base_key: str = "rope_theta",
+    partial_key: str = "partial_rotary_factor",
 ) -> Config:
     """What a config says of rotation, as one config of its own: rope_type, rope_theta, factor, ..."""
+    beside = {"rope_theta": config.take(base_key, None), "partial_rotary_factor": config.take(partial_key, None)}
     said = {"original_max_position_embeddings": config.take("original_max_position_embeddings", None)}
-
-    def note(name: str, value: Any, key: str) -> None:
-        if said.get(name) not in (None, value):
-            raise FamilyError(f"{config.where} says different things of {name}: {said[name]!r}, and {value!r} in {key}")
-        said[name] = value
-
-    for name, keys in (("rope_theta", base_key), ("partial_rotary_factor", partial_key)):
-        for key in (keys,) if isinstance(keys, str) else keys:
-            if (value := config.take(key, None)) is not None:
-                note(name, value, key)
+    said |= {key: value for key, value in beside.items() if value is not None}
     for key in ("rope_scaling", "rope_parameters"):
         for name, value in _entry(config, key, layer_type).items():
-            note("rope_type" if name == "type" else name, value, key)
+            name = "rope_type" if name == "type" else name
+            if said.get(name) not in (None, value):
+                raise FamilyError(
+                    f"{config.where} says different things of {name}: {said[name]!r}, and {value!r} in {key}"
+                )
+            said[name] = value
     new_style = config.take("rope_parameters", None)
     if new_style and said.get("rope_theta") is None:
         raise FamilyError(f"{config.where} says rope_parameters = {new_style}; it must hold the base, rope_theta")
@@ -160,6 +158,11 @@ def _llama3(entry: Config, n_ctx: int) -> RotaryScalingSpec:
     )
 
 
+def _divisors(entry: Config, n_ctx: int) -> RotaryScalingSpec:
+    entry.take("original_max_position_embeddings", None)
+    return DivisorsSpec(entry.numbers("divisors"))
+
+
 _SCALINGS = {
     "default": _none,
     "linear": _linear,
@@ -168,4 +171,5 @@ _SCALINGS = {
     "longrope": _longrope,
     "su": _longrope,  # what Phi-3's first files called it
     "llama3": _llama3,
+    "divisors": _divisors,  # of GGUF files
 }

@@ -31,24 +31,24 @@ NAMES = {
 
 def spec(config: Config) -> ModelSpec:
     d_model, n_heads = config.integer("hidden_size"), config.integer("num_heads")
-    d_head = config.d_head(d_model, n_heads)
-    windows = {"global": None, "local": config.integer("window_size", 256)}
-    mlp = MLPSpec(
-        config.integer("intermediate_size", 4 * d_model), config.activation("activation_function", "gelu_new")
-    )
+    d_head, d_mlp = config.d_head(d_model, n_heads), config.integer("intermediate_size", 4 * d_model)
+    mlp = MLPSpec(d_mlp, config.activation("activation_function", "gelu_new"))
     norm = LayerNormSpec(config.number("layer_norm_epsilon", 1e-5))
+    windows = {"global": None, "local": config.integer("window_size", 256)}
 
     def layer(kind: str) -> PreNorm:
         attn = AttentionSpec(n_heads, n_heads, d_head, bias_out=True, scale=1.0, window=windows[kind])
         return PreNorm(attn, mlp, norm, norm)
 
     kinds = _kinds(config, config.n_layers("num_layers"))
+    if "local" not in kinds:
+        config.idle("window_size")
     positions = LearnedPositionsSpec(config.integer("max_position_embeddings"))
     return assembled(config, [layer(kind) for kind in kinds], norm, tied=True, pos_embed=positions)
 
 
 def _kinds(config: Config, n_layers: int) -> list[str]:
-    """Of each layer, "global" or "local": files give patterns with how often each repeats, and many the list as well."""
+    """Of each layer, "global" or "local": files give patterns with how often each repeats; many, the list as well."""
     patterns = config.take("attention_types", [[["global", "local"], 12]])
     try:
         kinds = [kind for pattern, times in patterns for kind in pattern * min(times, n_layers + 1)]

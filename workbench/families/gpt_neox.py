@@ -34,8 +34,8 @@ def spec(config: Config) -> ModelSpec:
         heads.d_head,
         config.integer("max_position_embeddings"),
         partial=0.25,
-        base_key=("rotary_emb_base", "rope_theta"),
-        partial_key=("rotary_pct", "partial_rotary_factor"),
+        base_key=config.named("rotary_emb_base", "rope_theta"),
+        partial_key=config.named("rotary_pct", "partial_rotary_factor"),
     )
     bias = config.flag("attention_bias", True)
     attn = AttentionSpec(*heads, rotary=turn, bias=bias, bias_out=bias)

@@ -16,4 +16,5 @@ CONFIGS = {
         tie_word_embeddings=False,
         **SIZES,
     ),
+    "all positions": GPTNeoConfig(num_layers=2, num_heads=3, attention_types=[[["global"], 2]], **SIZES),
 }
