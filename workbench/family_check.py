@@ -73,12 +73,12 @@ def check_family(name_or_folder: str, seed: int = 0) -> list[Finding]:
     return list(findings(from_huggingface(theirs), theirs, seed))
 
 
-def small_model(model_type: str, seed: int = 0) -> Any:
-    """A transformers model of a family, small, with power."""
+def small_model(model_type: str, seed: int = 0, **sizes: Any) -> Any:
+    """A transformers model of a family, small, with power. sizes: other values of what its config says of sizes."""
     transformers = _transformers()
     config_class = transformers.models.auto.configuration_auto.CONFIG_MAPPING[model_type]
     usual = config_class().to_dict()
-    sizes = {key: value for key, value in _SMALL.items() if usual.get(key) is not None}
+    sizes = {key: value for key, value in (_SMALL | sizes).items() if usual.get(key) is not None}
     if "kv_lora_rank" in usual:  # a latent is expanded to keys and values of every head
         sizes |= {"num_key_value_heads": sizes["num_attention_heads"], "num_experts_per_tok": 2}
         sizes["head_dim"] = sizes["qk_rope_head_dim"]
@@ -92,7 +92,7 @@ def small_model(model_type: str, seed: int = 0) -> Any:
 
 @torch.no_grad()
 def give_power(model: torch.nn.Module, seed: int) -> None:
-    """Draw every tensor anew: matrices large enough for sharp attention, gains and biases away from where they start."""
+    """Draw every tensor anew: matrices large enough for sharp attention, gains and biases off where they start."""
     generator = torch.Generator().manual_seed(seed)
     for name, tensor in model.state_dict().items():
         drawn = torch.randn(tensor.shape, generator=generator)
