@@ -485,6 +485,16 @@ def test_gpt_oss(tmp_path):
     assert (spec.layers[0].mlp.expert.alpha, spec.layers[0].mlp.expert.limit) == (1.702, 7.0)
 
 
+def test_gpt_oss_copies_only_what_alternates_in_its_file_and_counts_it(tmp_path, monkeypatch):
+    assert_read_as_by_transformers(tmp_path, GPT_OSS)
+    expert = wb.load(tmp_path).blocks[0].mlp.experts[1]
+    assert all(branch.weight.is_contiguous() for branch in (expert.gate, expert.in_))
+    assert expert.out.weight.untyped_storage().nbytes() > expert.out.weight.nbytes
+    monkeypatch.setattr("workbench.formats.published.free_memory", lambda device: 1000)
+    with pytest.raises(wb.errors.TooLargeError):
+        wb.load(tmp_path)
+
+
 def test_gpt_oss_that_contradicts_itself_or_says_no_rotation_is_refused():
     refused(GPT_OSS | {"experts_per_token": 4}, "experts_per_token = 4")
     refused(GPT_OSS | {"initial_context_length": 4096}, "initial_context_length")
@@ -500,3 +510,234 @@ def test_packed_weights_are_refused_as_such(tmp_path, values, method):
     (tmp_path / "config.json").write_text(json.dumps(packed))
     with pytest.raises(wb.errors.FamilyError, match=f"quant_method = '{method}': its weights are packed"):
         wb.load(tmp_path)
+
+
+def assert_read_with_its_buffers(folder, values: dict, buffers: dict | None = None, rename=str) -> wb.ModelSpec:
+    """The file has buffers that are no parameters, and other names."""
+    (folder / "config.json").write_text(json.dumps(OWN | values))
+    theirs = tiny(AutoConfig.from_pretrained(folder))
+    tensors = {rename(name): tensor.clone() for name, tensor in theirs.state_dict().items()}
+    save_file(tensors | (buffers or {}), folder / "model.safetensors")
+    ours = wb.load(folder)
+    errors = parity(ours, theirs)
+    assert errors.holds, errors
+    return ours.spec
+
+
+def in_both_layers(prefix: str, *names: str) -> dict[str, torch.Tensor]:
+    """Causal masks, what masked scores were, frequencies."""
+    kept = {
+        "bias": torch.ones(1, 1, 40, 40).tril().bool(),
+        "masked_bias": torch.tensor(-1e9),
+        "inv_freq": torch.rand(2),
+    }
+    return {f"{prefix.format(at)}.{name}": kept[name.split(".")[-1]].clone() for at in range(2) for name in names}
+
+
+OWN = {key: SIZES[key] for key in ("vocab_size", "bos_token_id", "torch_dtype", "transformers_version", "use_cache")}
+GPT_SUMMARY = {
+    "summary_activation": None,
+    "summary_first_dropout": 0.1,
+    "summary_proj_to_labels": True,
+    "summary_type": "cls_index",
+    "summary_use_proj": True,
+}
+
+
+def test_gpt_neo_with_its_masks(tmp_path):
+    values = GPT_SUMMARY | {
+        "activation_function": "gelu_new",
+        "architectures": ["GPTNeoForCausalLM"],
+        "attention_dropout": 0,
+        "attention_layers": ["global", "local"],
+        "attention_types": [[["global", "local"], 1]],
+        "embed_dropout": 0,
+        "gradient_checkpointing": False,
+        "hidden_size": 24,
+        "initializer_range": 0.02,
+        "intermediate_size": None,
+        "layer_norm_epsilon": 1e-05,
+        "max_position_embeddings": 40,
+        "model_type": "gpt_neo",
+        "num_heads": 3,
+        "num_layers": 2,
+        "resid_dropout": 0,
+        "window_size": 4,
+    }
+    masks = in_both_layers("transformer.h.{}.attn.attention", "bias", "masked_bias")
+    spec = assert_read_with_its_buffers(tmp_path, values, masks)
+    assert [layer.attn.window for layer in spec.layers] == [None, 4]
+
+
+@pytest.mark.parametrize("types", [[[["local"], 2]], [[["global", "local"], 3]], [["global", "local"]], "global", 3])
+def test_gpt_neo_says_of_each_layer_once_what_it_sees(types):
+    sizes = {"hidden_size": 24, "num_heads": 3, "num_layers": 2, "model_type": "gpt_neo"}
+    refused(sizes | {"attention_types": types, "attention_layers": ["global", "local"]}, "attention_")
+
+
+PYTHIA = {
+    "architectures": ["GPTNeoXForCausalLM"],
+    "attention_probs_dropout_prob": 0,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0,
+    "hidden_size": 24,
+    "initializer_range": 0.02,
+    "intermediate_size": 40,
+    "layer_norm_eps": 1e-05,
+    "max_position_embeddings": 40,
+    "model_type": "gpt_neox",
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "rotary_emb_base": 300,
+    "rotary_pct": 0.5,
+    "tie_word_embeddings": False,
+    "use_parallel_residual": True,
+}
+
+
+@pytest.mark.parametrize("later", [{}, {"attention_bias": True, "partial_rotary_factor": 0.5, "rope_theta": 300}])
+def test_pythia_with_its_masks_and_frequencies(tmp_path, later):
+    buffers = in_both_layers("gpt_neox.layers.{}.attention", "bias", "masked_bias", "rotary_emb.inv_freq")
+    values = PYTHIA | later
+    spec = assert_read_with_its_buffers(tmp_path, values, buffers, lambda name: name.replace("lm_head", "embed_out"))
+    assert (spec.layers[0].attn.rotary.base, spec.layers[0].attn.rotary.d_rotary) == (300.0, 4)
+
+
+def test_pythia_with_two_shares_is_refused():
+    refused(PYTHIA | {"partial_rotary_factor": 0.25}, "rotary_pct")
+
+
+def test_gptj_with_its_masks(tmp_path):
+    values = GPT_SUMMARY | {
+        "activation_function": "gelu_new",
+        "architectures": ["GPTJForCausalLM"],
+        "attn_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "gradient_checkpointing": False,
+        "initializer_range": 0.02,
+        "layer_norm_epsilon": 1e-05,
+        "model_type": "gptj",
+        "n_embd": 24,
+        "n_head": 3,
+        "n_inner": None,
+        "n_layer": 2,
+        "n_positions": 40,
+        "resid_pdrop": 0.0,
+        "rotary": True,
+        "rotary_dim": 4,
+        "scale_attn_weights": True,
+        "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50, "temperature": 1.0}},
+        "tie_word_embeddings": False,
+        "tokenizer_class": "GPT2Tokenizer",
+    }
+    assert_read_with_its_buffers(tmp_path, values, in_both_layers("transformer.h.{}.attn", "bias", "masked_bias"))
+    refused(values | {"rotary": False}, "rotary")
+
+
+OPT = {
+    "activation_dropout": 0.0,
+    "activation_function": "relu",
+    "architectures": ["OPTForCausalLM"],
+    "attention_dropout": 0.0,
+    "do_layer_norm_before": True,
+    "dropout": 0.1,
+    "ffn_dim": 40,
+    "hidden_size": 24,
+    "init_std": 0.02,
+    "layerdrop": 0.0,
+    "max_position_embeddings": 40,
+    "model_type": "opt",
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "pad_token_id": 1,
+    "prefix": "</s>",
+    "word_embed_proj_dim": 24,
+}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"_remove_final_layer_norm": False, "output_projection": True},
+        {"do_layer_norm_before": False, "word_embed_proj_dim": 10},
+        {"activation_function": "gelu", "learned_embeddings": True, "scale_embeddings": False},
+    ],
+    ids=["13b", "350m", "galactica"],
+)
+def test_opt_under_the_names_of_its_backbone(tmp_path, more):
+    assert_read_with_its_buffers(
+        tmp_path, OPT | more, {"decoder.version": torch.tensor([3.0])}, lambda name: name.removeprefix("model.")
+    )
+
+
+def test_opt_with_a_projected_embedding_is_tied():
+    narrow = OPT | {"word_embed_proj_dim": 10, "num_key_value_heads": None}
+    refused(narrow | {"tie_word_embeddings": False}, "tie_word_embeddings")
+
+
+def test_phi_2(tmp_path):
+    values = {
+        "architectures": ["PhiForCausalLM"],
+        "embd_pdrop": 0.0,
+        "hidden_act": "gelu_new",
+        "layer_norm_eps": 1e-05,
+        "model_type": "phi",
+        "num_key_value_heads": 4,
+        "partial_rotary_factor": 0.25,
+        "qk_layernorm": False,
+        "resid_pdrop": 0.1,
+        "rope_scaling": None,
+        "rope_theta": 300.0,
+        "tie_word_embeddings": False,
+    }
+    spec = assert_read_as_by_transformers(tmp_path, values)
+    assert (spec.layers[0].attn.rotary.base, spec.layers[0].attn.rotary.d_rotary) == (300.0, 2)
+
+
+STABLELM = {
+    "architectures": ["StableLmForCausalLM"],
+    "hidden_act": "silu",
+    "layer_norm_eps": 1e-05,
+    "model_type": "stablelm",
+    "partial_rotary_factor": 0.5,
+    "rope_theta": 300,
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"use_qkv_bias": True},
+        {"hidden_dropout": 0.0, "qk_layernorm": True, "use_parallel_residual": True, "use_qkv_bias": False},
+    ],
+    ids=["3b-4e1t", "2-1_6b", "2-12b"],
+)
+def test_stablelm(tmp_path, more):
+    spec = assert_read_as_by_transformers(tmp_path, STABLELM | more)
+    assert (spec.layers[0].attn.rotary.base, spec.layers[0].attn.rotary.d_rotary) == (300.0, 4)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"embedding_dropout": 0.1, "residual_dropout": 0.1},
+        {"norm_type": "layer_norm", "rms_norm_eps": 1e-05, "tie_word_embeddings": False},
+    ],
+    ids=["3b", "15b"],
+)
+def test_starcoder2(tmp_path, more):
+    values = {
+        "architectures": ["Starcoder2ForCausalLM"],
+        "hidden_act": "gelu_pytorch_tanh",
+        "mlp_type": "default",
+        "model_type": "starcoder2",
+        "norm_epsilon": 1e-05,
+        "rope_theta": 999999.4420358813,
+        "sliding_window": 3,
+        "use_bias": True,
+    }
+    spec = assert_read_as_by_transformers(tmp_path, values | more)
+    assert [layer.attn.window for layer in spec.layers] == [3, 3]
+    refused(values | {"mlp_type": "gated"}, "mlp_type")

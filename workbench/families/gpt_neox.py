@@ -60,4 +60,4 @@ def sources(spec: ModelSpec) -> Sources:
 
 def _of_heads(name: str, n_heads: int, index: int) -> Source:
     """One of q, k, v where rows are q, k, v of the first head, then of the next: rows that lie apart, so a copy."""
-    return Source(name, lambda tensor: tensor.unflatten(0, (n_heads, 3, -1))[:, index].flatten(0, 1))
+    return Source(name, lambda tensor: tensor.unflatten(0, (n_heads, 3, -1))[:, index].flatten(0, 1), copied=True)
