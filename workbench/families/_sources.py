@@ -67,7 +67,7 @@ def expert(
     name: str, index: int, of: int, view: Callable[[Tensor], Tensor] = as_it_is, *, copied: bool = False
 ) -> Source:
     """One expert's part of a tensor that holds all of them, [expert, ...]."""
-    return Source(name, lambda tensor: view(tensor.split([1] * of)[index][0]), copied=copied)
+    return Source(name, lambda tensor: view(tensor.unflatten(0, (of,))[index]), copied=copied)
 
 
 def gated_experts(ours: str, n_experts: int, *, each: str, together: str, names: Mapping[str, str]) -> Sources:

@@ -1,5 +1,5 @@
 """DeepSeek-V3 (DeepSeek-AI 2024): DeepSeek-V2 with experts scored by a sigmoid and chosen within the best groups, under
-a bias that keeps their use even. R1, Kimi K2 and Moonlight are such models."""
+a bias that keeps their use even. R1 and Moonlight are such models."""
 
 from __future__ import annotations
 
