@@ -40,6 +40,7 @@ def rotary_scalings(n_pairs: int) -> list[rotary_scaling.RotaryScalingSpec]:
         rotary_scaling.YaRNSpec(4.0, 8, beta_fast=2.0, beta_slow=0.5, attention_factor=1.3, truncate=False),
         rotary_scaling.LongRoPESpec(*lists, n_ctx=5, attention_factor=1.2),
         rotary_scaling.Llama3ScalingSpec(4.0, 1.0, 3.0, 16),
+        rotary_scaling.DivisorsSpec(lists[1]),
     ]
     return kinds + ([rotary_scaling.DynamicNTKSpec(2.0, 5)] if n_pairs > 1 else [])
 

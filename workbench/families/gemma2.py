@@ -3,19 +3,33 @@ softcaps on scores and logits."""
 
 from __future__ import annotations
 
+from collections.abc import Set
+from typing import Any
+
 from ..model.attention import AttentionSpec
 from ..model.block import PreNorm
 from ..model.embedding import ScaledTokenEmbeddingSpec
 from ..model.norms import OnePlusRMSNormSpec
 from ..spec import ModelSpec
-from . import _decoder
+from . import _decoder, _gguf
 from ._config import Config
 from ._decoder import OUTPUT_NORM_NAMES, assembled, gated, heads_of, windows
+from ._gguf import gain_above_one as from_gguf
 from ._rotary import rotary
 from ._sources import Sources
 
+__all__ = ["GGUF_ARCHITECTURE", "GGUF_KEYS", "IGNORED", "PREFIX", "from_gguf", "gguf_config", "sources", "spec"]
+
 PREFIX = "model."
 IGNORED = ()
+
+GGUF_ARCHITECTURE = "gemma2"
+GGUF_KEYS = _gguf.DECODER | {
+    "attention.sliding_window": "sliding_window",
+    "attention.sliding_window_pattern": "sliding_window_pattern",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
 TANH = "gelu_pytorch_tanh"
 
 
@@ -48,3 +62,15 @@ def spec(config: Config) -> ModelSpec:
 
 def sources(spec: ModelSpec) -> Sources:
     return _decoder.sources(spec, OUTPUT_NORM_NAMES)
+
+
+def gguf_config(said: Config, tensors: Set[str]) -> dict[str, Any]:
+    """Windows as llama.cpp has them where the file says nothing, and the scale of queries, of which it never does."""
+    every, n_layers = said.integer("sliding_window_pattern", 2), said.n_layers("num_hidden_layers")
+    types = ["sliding_attention" if (index + 1) % every else "full_attention" for index in range(n_layers)]
+    return {
+        "layer_types": types,
+        "query_pre_attn_scalar": _gguf.gemma_scalar(said, n_layers_of_27b=46),
+        "sliding_window": said.integer("sliding_window", 4096),
+        "sliding_window_pattern": None,
+    }

@@ -3,7 +3,8 @@ with a window to one without, and a rotation for each of the two."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from typing import Any
 
 from ..errors import FamilyError
 from ..model.attention import AttentionSpec
@@ -13,14 +14,25 @@ from ..model.norms import OnePlusRMSNormSpec
 from ..model.qk_norm import QKNormSpec
 from ..model.rotary import RotarySpec
 from ..spec import ModelSpec
-from . import _decoder
+from . import _decoder, _gguf
 from ._config import Config
 from ._decoder import OUTPUT_NORM_NAMES, assembled, gated, heads_of, windows
+from ._gguf import gain_above_one as from_gguf
 from ._rotary import LAYER_TYPES, rotary
 from ._sources import Sources
 
+__all__ = ["GGUF_ARCHITECTURE", "GGUF_KEYS", "IGNORED", "PREFIX", "from_gguf", "gguf_config", "sources", "spec"]
+
 PREFIX = "model."
 IGNORED = ()
+
+GGUF_ARCHITECTURE = "gemma3"
+GGUF_KEYS = _gguf.DECODER | {
+    "attention.sliding_window": "sliding_window",
+    "attention.sliding_window_pattern": "sliding_window_pattern",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "rope.freq_base_swa": "rope_local_base_freq",
+}
 
 
 def spec(config: Config) -> ModelSpec:
@@ -66,3 +78,15 @@ def rotations(config: Config, d_head: int, n_ctx: int) -> tuple[RotarySpec, Rota
 
 def sources(spec: ModelSpec) -> Sources:
     return _decoder.sources(spec, OUTPUT_NORM_NAMES)
+
+
+def gguf_config(said: Config, tensors: Set[str]) -> dict[str, Any]:
+    """What llama.cpp takes where the file says nothing, and the scale of queries, of which it never does."""
+    found: dict[str, Any] = {
+        "query_pre_attn_scalar": _gguf.gemma_scalar(said, n_layers_of_27b=62),
+        "rope_theta": said.number("rope_theta", 10_000.0),
+    }
+    if not said.take("sliding_window", None):
+        types = ["full_attention"] * said.n_layers("num_hidden_layers")
+        found |= {"layer_types": types, "sliding_window": said.integer("max_position_embeddings")}
+    return found

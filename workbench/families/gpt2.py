@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from torch import Tensor
+
 from ..model.attention import AttentionSpec
 from ..model.block import PreNorm
 from ..model.embedding import TiedUnembeddingSpec, TokenEmbeddingSpec, UnembeddingSpec
@@ -14,6 +16,17 @@ from ._sources import Source, Sources, part, transposed
 
 PREFIX = "transformer."
 IGNORED = (r"h\.\d+\.attn\.(masked_)?bias",)  # causal masks that old files keep as buffers
+
+GGUF_ARCHITECTURE = "gpt2"
+GGUF_KEYS = {
+    "embedding_length": "n_embd",
+    "block_count": "n_layer",
+    "feed_forward_length": "n_inner",
+    "context_length": "n_positions",
+    "vocab_size": "vocab_size",
+    "attention.head_count": "n_head",
+    "attention.layer_norm_epsilon": "layer_norm_epsilon",
+}
 
 
 def spec(config: Config) -> ModelSpec:
@@ -65,3 +78,8 @@ def sources(spec: ModelSpec) -> Sources:
             found[f"{ours}.{here}.weight"] = transposed(f"{theirs}.{there}.weight")
             found[f"{ours}.{here}.bias"] = Source(f"{theirs}.{there}.bias")
     return found
+
+
+def from_gguf(name: str, tensor: Tensor, spec: ModelSpec) -> Tensor:
+    """llama.cpp keeps every projection [out, in]."""
+    return tensor.t() if name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")) else tensor

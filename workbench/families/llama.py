@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from einops import rearrange
-from torch import Tensor
+from collections.abc import Mapping, Set
+from typing import Any
 
 from ..model.attention import AttentionSpec
 from ..model.block import PreNorm
 from ..model.norms import RMSNormSpec
 from ..spec import ModelSpec
+from . import _gguf
 from ._config import Config
 from ._decoder import assembled, gated, heads_of, sources
+from ._gguf import halves as from_gguf
 from ._rotary import rotary
 
-__all__ = ["GGUF_KEYS", "IGNORED", "PREFIX", "from_gguf", "sources", "spec"]
+__all__ = [
+    "GGUF_ARCHITECTURE",
+    "GGUF_KEYS",
+    "IGNORED",
+    "PREFIX",
+    "from_gguf",
+    "gguf_config",
+    "is_gguf",
+    "sources",
+    "spec",
+]
 
 PREFIX = "model."
 IGNORED = (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # computed from the config
 
-GGUF_KEYS = {
-    "embedding_length": "hidden_size",
-    "block_count": "num_hidden_layers",
-    "feed_forward_length": "intermediate_size",
-    "context_length": "max_position_embeddings",
-    "vocab_size": "vocab_size",
-    "attention.head_count": "num_attention_heads",
-    "attention.head_count_kv": "num_key_value_heads",
-    "attention.key_length": "head_dim",
-    "attention.value_length": "head_dim",
-    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-    "rope.dimension_count": "head_dim",
-    "rope.freq_base": "rope_theta",
-}
+GGUF_ARCHITECTURE = "llama"
+GGUF_KEYS = _gguf.DECODER | {"expert_count": None, "expert_used_count": None}  # 0, as `is_gguf` has seen
 
 
 def spec(config: Config) -> ModelSpec:
@@ -43,9 +43,10 @@ def spec(config: Config) -> ModelSpec:
     return assembled(config, [layer] * config.n_layers("num_hidden_layers"), norm)
 
 
-def from_gguf(name: str, tensor: Tensor, spec: ModelSpec) -> Tensor:
-    """llama.cpp pairs neighbouring rows of q and k for its rotation; put them back as halves."""
-    heads = {"q_proj": spec.n_heads, "k_proj": spec.n_kv_heads}.get(name.split(".")[-2])
-    if heads is None:
-        return tensor
-    return rearrange(tensor, "(head pair two) ... -> (head two pair) ...", head=heads, two=2)
+def is_gguf(said: Mapping[str, Any]) -> bool:
+    """Mixtral has the same architecture, with experts."""
+    return not said.get("expert_count")
+
+
+def gguf_config(said: Config, tensors: Set[str]) -> dict[str, Any]:
+    return {"attention_bias": "blk.0.attn_q.bias" in tensors, "mlp_bias": "blk.0.ffn_up.bias" in tensors}

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..model.attention import AttentionSpec
 from ..model.block import PreNorm
 from ..model.moe import MixtureOfExpertsSpec
 from ..model.norms import RMSNormSpec
 from ..model.router import RouterSpec
 from ..spec import ModelSpec
-from . import _decoder
+from . import _decoder, _gguf
 from ._config import Config
 from ._decoder import assembled, gated, heads_of, n_experts_in
+from ._gguf import halves as from_gguf
 from ._rotary import rotary
 from ._sources import Source, Sources, gated_experts
 
+__all__ = ["GGUF_ARCHITECTURE", "GGUF_KEYS", "IGNORED", "PREFIX", "from_gguf", "is_gguf", "sources", "spec"]
+
 PREFIX = "model."
 IGNORED = (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # computed from the config
+
+GGUF_ARCHITECTURE = "llama"
+GGUF_KEYS = _gguf.DECODER | {"expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok"}
 
 
 def spec(config: Config) -> ModelSpec:
@@ -40,3 +49,7 @@ def sources(spec: ModelSpec) -> Sources:
             names={"gate": "w1", "in_": "w3", "out": "w2"},
         )
     return found
+
+
+def is_gguf(said: Mapping[str, Any]) -> bool:
+    return bool(said.get("expert_count"))

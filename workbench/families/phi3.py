@@ -3,12 +3,15 @@ LongRoPE (Ding et al. 2024) where it reads long texts."""
 
 from __future__ import annotations
 
+from collections.abc import Set
+from typing import Any
+
 from ..model.attention import AttentionSpec
 from ..model.block import PreNorm
 from ..model.norms import RMSNormSpec
 from ..model.rotary_scaling import LongRoPESpec
 from ..spec import ModelSpec
-from . import _decoder
+from . import _decoder, _gguf
 from ._config import Config
 from ._decoder import assembled, gated, heads_of
 from ._rotary import rotary
@@ -16,6 +19,12 @@ from ._sources import Sources, rows
 
 PREFIX = "model."
 IGNORED = ()
+
+GGUF_ARCHITECTURE = "phi3"
+GGUF_KEYS = _gguf.DECODER | {
+    "attention.sliding_window": "sliding_window",
+    "rope.dimension_count": "turned",  # of each head
+}
 
 
 def spec(config: Config) -> ModelSpec:
@@ -46,3 +55,13 @@ def sources(spec: ModelSpec) -> Sources:
             fused = f"{theirs}.mlp.gate_up_proj.weight"
             found[f"{ours}.{name}.weight"] = rows(fused, spec.d_mlp, spec.d_mlp, index=part)
     return found
+
+
+def gguf_config(said: Config, tensors: Set[str]) -> dict[str, Any]:
+    """A window of 0 is none. llama.cpp leaves Phi's windows out; they are kept, as published code has them."""
+    d_head = heads_of(said).d_head
+    return {
+        "partial_rotary_factor": _gguf.share_of_head(said.integer("turned", d_head), d_head),
+        "sliding_window": said.take("sliding_window", None) or None,
+        "turned": None,
+    }

@@ -9,12 +9,14 @@ from ..model.norms import RMSNormSpec
 from ..spec import ModelSpec
 from ._config import Config
 from ._decoder import assembled, gated, heads_of, late_windows, sources
+from ._gguf import DECODER as GGUF_KEYS
 from ._rotary import rotary
 
-__all__ = ["IGNORED", "PREFIX", "sources", "spec"]
+__all__ = ["GGUF_ARCHITECTURE", "GGUF_KEYS", "IGNORED", "PREFIX", "sources", "spec"]
 
 PREFIX = "model."
 IGNORED = ()
+GGUF_ARCHITECTURE = "qwen2"
 
 
 def spec(config: Config) -> ModelSpec:

@@ -67,6 +67,12 @@ class SafetensorsFolder:
     def names(self) -> Iterable[str]:
         return self._holder
 
+    def called(self, name: str) -> str:
+        return name
+
+    def mapped(self, name: str) -> bool:
+        return True
+
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._holder[name].get_slice(name).get_shape())
 
@@ -88,6 +94,12 @@ class StateDict:
 
     def names(self) -> Iterable[str]:
         return self._tensors
+
+    def called(self, name: str) -> str:
+        return name
+
+    def mapped(self, name: str) -> bool:
+        return False
 
     def shape(self, name: str) -> tuple[int, ...]:
         return tuple(self._tensors[name].shape)

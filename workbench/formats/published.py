@@ -35,11 +35,19 @@ class Loaded:
 
 
 class TensorSource(Protocol):
-    """Tensors by name, with shapes that are known without reading them."""
+    """Tensors by name, with shapes that are known without reading them.
+
+    called: what the file itself calls a tensor, there or not, for errors.
+    mapped: whether `tensor` gives memory that is there already, so that it takes none.
+    """
 
     where: str
 
     def names(self) -> Iterable[str]: ...
+
+    def called(self, name: str) -> str: ...
+
+    def mapped(self, name: str) -> bool: ...
 
     def shape(self, name: str) -> tuple[int, ...]: ...
 
@@ -77,7 +85,8 @@ def locate(model_family: ModuleType, spec: ModelSpec, source: TensorSource) -> d
     for name, parameter in meta_transformer(spec).named_parameters():
         part = located[name] = parts[name]
         if part.name not in existing:
-            raise LoadError(f"{source.where} lacks the tensor {part.name!r}; {nearest(part.name, existing)}")
+            name, names = source.called(part.name), map(source.called, existing)
+            raise LoadError(f"{source.where} lacks the tensor {name!r}; {nearest(name, names)}")
         _check_shape(part, tuple(parameter.shape), source)
     left = existing - {part.name for part in located.values()}
     ignored = re.compile(f"({re.escape(model_family.PREFIX)})?({'|'.join(model_family.IGNORED)})")
@@ -108,7 +117,8 @@ def _check_shape(part: Source, wanted: tuple[int, ...], source: TensorSource) ->
         came = ()
     if came != wanted or part.split_unevenly(shape):
         raise LoadError(
-            f"{source.where} has {part.name!r} of shape {list(shape)}; the config makes its part {list(wanted)}"
+            f"{source.where} has {source.called(part.name)!r} of shape {list(shape)}; "
+            f"the config makes its part {list(wanted)}"
         )
 
 
@@ -118,7 +128,8 @@ def _allow_tied_copy(left: set[str], parts: dict[str, Source], located: dict[str
     if copy in left and "unembedding.weight" not in located:
         if not torch.equal(source.tensor(copy), source.tensor(located["embedding.weight"].name)):
             raise LoadError(
-                f"{source.where} has {copy!r} different from its embedding, while the config says that they are tied"
+                f"{source.where} has {source.called(copy)!r} different from its embedding, while the config says that "
+                "they are tied"
             )
         left.discard(copy)
 
@@ -130,7 +141,8 @@ def refuse_too_large(
     size = 0
     for part in {part.name: part for part in located.values()}.values():
         kept = source.dtype(part.name)
-        if device.type != "cpu" or (dtype is not None and dtype != kept) or part.copied:
+        converted = device.type != "cpu" or (dtype is not None and dtype != kept)
+        if converted or part.copied or not source.mapped(part.name):
             size += torch.Size(source.shape(part.name)).numel() * (dtype or kept).itemsize
     if size > (free := free_memory(device)):
         raise TooLargeError(

@@ -162,6 +162,23 @@ class LongRoPESpec(RotaryScalingSpec):
         return plain / torch.where(length[:, None] > self.n_ctx, long, short)
 
 
+@dataclass(frozen=True)
+class DivisorsSpec(RotaryScalingSpec):
+    """A divisor for each pair, whatever it was computed from: so llama.cpp writes Llama 3's scaling out."""
+
+    divisors: tuple[float, ...]
+
+    def check(self) -> None:
+        self.require(all(divisor > 0 for divisor in self.divisors), "divisors", "they must be positive")
+
+    def check_pairs(self, n_pairs: int) -> None:
+        fits = len(self.divisors) == n_pairs
+        self.require(fits, "divisors", f"there must be one for each of the {n_pairs} pairs")
+
+    def scaled(self, plain: Float[Tensor, " half"], base: float, length: Int[Tensor, " batch"]) -> Frequencies:
+        return plain / plain.new_tensor(self.divisors)
+
+
 def longrope_magnitude(factor: float, n_ctx: int) -> float:
     """sqrt(1 + ln(factor) / ln(n_ctx)) (Ding et al. 2024, section 3.3)."""
     return 1.0 if factor <= 1 else sqrt(1 + log(factor) / log(n_ctx))
