@@ -272,7 +272,15 @@ def test_the_reckoning_is_what_values_take(model):
     q_and_k = sum(cache["q", layer].nbytes + cache["k", layer].nbytes for layer in range(3))
     assert cache_bytes(both, 2, 7, 4) == q_and_k
     assert cache_bytes(both[:1], 2, 7, 4) == cache_bytes(both[:2], 2, 7, 4)  # made of the same queries and keys
-    assert cache_bytes(plain, 2, 7, 2) == cache.n_bytes // 2
+
+
+@given(specs())
+def test_the_reckoning_holds_in_half_precision(spec):
+    """Statistics and routing stay in float32 there."""
+    half = powered(spec).to(torch.bfloat16)
+    plain = [site for site in half.sites if not site.name.endswith(("hook_pattern", "hook_attn_scores"))]
+    _, cache = half.run_with_cache(some_tokens(2, 7), names_filter=[site.name for site in plain])
+    assert cache_bytes(plain, 2, 7, 2) == cache.n_bytes
 
 
 def test_a_cache_that_does_not_fit_is_refused_before_anything_runs(model, monkeypatch):

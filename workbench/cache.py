@@ -126,7 +126,7 @@ class ActivationCache(Mapping[str, Tensor]):
 
     def save(self, path: str | Path) -> None:
         """One safetensors file, scores and patterns included. Written whole or not at all."""
-        sites = [[site.name, site.layer, list(site.axes), list(site.sizes), site.width] for site in self._sites]
+        sites = [[s.name, s.layer, list(s.axes), list(s.sizes), s.width, s.exact] for s in self._sites]
         described = json.dumps({"sites": sites, "has_batch_dim": self.has_batch_dim})
         tensors = {name: value.detach().contiguous() for name, value in self.items()}
         with atomic_file(path) as temporary:
@@ -142,8 +142,8 @@ class ActivationCache(Mapping[str, Tensor]):
                 described = json.loads((file.metadata() or {})["workbench_cache"])
                 values = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             sites = [
-                Site(name, layer, tuple(axes), tuple(sizes), width)
-                for name, layer, axes, sizes, width in described["sites"]
+                Site(name, layer, tuple(axes), tuple(sizes), width, *exact)
+                for name, layer, axes, sizes, width, *exact in described["sites"]
             ]
             positions = values.pop("positions")
             values = {site.name: values[site.name] for site in sites}

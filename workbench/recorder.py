@@ -99,15 +99,15 @@ class CacheRecorder:
 def cache_bytes(sites: Sequence[Site], batch: int, pos: int, itemsize: int, n_keys: int | None = None) -> int:
     """What a cache of these sites takes. Scores and pattern of a layer share the queries and keys they are kept as;
     n_keys reckons them written out instead, head x key for each position, as a run with gradients keeps them."""
-    widths: dict[object, int] = {}
+    per_token: dict[object, int] = {}
     for site in sites:
         if not site.name.endswith(_LOOKED_AT):
-            widths[site.name] = site.width
+            per_token[site.name] = site.width * (max(itemsize, 4) if site.exact else itemsize)
         elif n_keys is None:
-            widths[site.layer, "queries and keys"] = site.width
+            per_token[site.layer, "queries and keys"] = site.width * itemsize
         else:
-            widths[site.name] = (site.sizes[site.axes.index("head")] or 1) * n_keys
-    return batch * pos * sum(widths.values()) * itemsize
+            per_token[site.name] = (site.sizes[site.axes.index("head")] or 1) * n_keys * itemsize
+    return batch * pos * sum(per_token.values())
 
 
 def position_index(pos_slice: PosSlice, n_pos: int) -> Int[Tensor, " kept"] | None:

@@ -30,6 +30,7 @@ class Site:
     sizes: the size of each axis; None for those that the input decides (batch, pos, query, key).
     width: how many numbers a cache keeps here per token. Scores and patterns are kept as the queries and
            keys that make them, so this is not always the product of `sizes`.
+    exact: whether the value is float32 (or float64) whatever the model's dtype, as statistics and routing are.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Site:
     axes: tuple[str, ...]
     sizes: tuple[int | None, ...]
     width: int
+    exact: bool = False
 
     @property
     def short(self) -> str:
@@ -63,14 +65,14 @@ class Place:
         prefix = f"{self.prefix}.{name}" if self.prefix else name
         return Place(prefix, self.layer if layer is None else layer)
 
-    def site(self, name: str, axes: str, width: int | None = None, **sizes: int) -> Site:
+    def site(self, name: str, axes: str, width: int | None = None, exact: bool = False, **sizes: int) -> Site:
         """`place.site("hook_q", "batch pos head d_head", head=8, d_head=64)`."""
         words = tuple(axes.split())
         known = tuple(sizes.get(word) for word in words)
         if width is None:
             width = prod(size for size in known if size is not None)
         full = f"{self.prefix}.{name}" if self.prefix else name
-        return Site(full, self.layer, words, known, width)
+        return Site(full, self.layer, words, known, width, exact)
 
 
 class Sites(Sequence[Site]):

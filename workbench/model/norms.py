@@ -32,8 +32,8 @@ class Norm(Component):
         super().__init__()
         self.d_model, self.eps = d_model, eps
         self.weight = nn.Parameter(torch.empty(d_model))
-        self.hook_scale = place.site("hook_scale", "batch pos 1", width=1)
-        self.hook_normalized = place.site("hook_normalized", "batch pos d_model", d_model=d_model)
+        self.hook_scale = place.site("hook_scale", "batch pos 1", width=1, exact=True)
+        self.hook_normalized = place.site("hook_normalized", "batch pos d_model", exact=True, d_model=d_model)
         self.hook_out = place.site("hook_out", "batch pos d_model", d_model=d_model)
         self.sites = (self.hook_scale, self.hook_normalized, self.hook_out)
 

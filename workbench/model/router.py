@@ -89,8 +89,9 @@ class Router(Component):
         limited = spec.top_groups < spec.n_groups
         self.groups = BestGroups(spec.n_groups, spec.top_groups, spec.group_score) if limited else nn.Identity()
         self.normalized = over_their_sum if spec.normalized else as_they_are
-        self.hook_router_logits = place.site("hook_router_logits", "batch pos expert", expert=spec.n_experts)
-        self.hook_expert_weights = place.site("hook_expert_weights", "batch pos expert", expert=spec.n_experts)
+        axes, size = "batch pos expert", spec.n_experts
+        self.hook_router_logits = place.site("hook_router_logits", axes, exact=True, expert=size)
+        self.hook_expert_weights = place.site("hook_expert_weights", axes, exact=True, expert=size)
         self.sites = (self.hook_router_logits, self.hook_expert_weights)
 
     def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Scores:

@@ -46,7 +46,7 @@ class SoftmaxWithSink(Component):
     def __init__(self, n_heads: int, place: Place):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(n_heads))
-        self.hook_sink = place.site("hook_sink", "batch head query", head=n_heads)
+        self.hook_sink = place.site("hook_sink", "batch head query", exact=True, head=n_heads)
         self.sites = (self.hook_sink,)
 
     def forward(self, scores: Scores, visible: Visibility, at: Pass) -> Pattern:
