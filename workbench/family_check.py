@@ -26,21 +26,22 @@ NEW_TOKENS = 8
 _PLAIN = {"attn_implementation": "eager", "experts_implementation": "eager"}
 
 # What a config says of sizes, by the names that transformers' families use, made small. Windows and lengths of
-# training are shorter than the longest text.
+# training are shorter than the longest text; a quarter of a head still holds pairs to turn.
 _SMALL: dict[str, Any] = {
     **dict.fromkeys(("hidden_size", "n_embd", "word_embed_proj_dim"), 48),
     **dict.fromkeys(("num_hidden_layers", "n_layer", "num_layers"), 4),
-    **dict.fromkeys(("num_attention_heads", "n_head", "num_heads"), 4),
+    **dict.fromkeys(("num_attention_heads", "n_head", "num_heads"), 6),
     **dict.fromkeys(("max_position_embeddings", "n_positions"), 64),
     **dict.fromkeys(("sliding_window", "window_size"), 6),
     **dict.fromkeys(("num_local_experts", "num_experts", "n_routed_experts"), 6),
     **dict.fromkeys(("kv_lora_rank", "q_lora_rank"), 16),
-    **dict.fromkeys(("qk_rope_head_dim", "rotary_dim"), 8),
     **dict.fromkeys(("head_dim", "v_head_dim", "qk_nope_head_dim", "query_pre_attn_scalar"), 12),
     **dict.fromkeys(("intermediate_size", "ffn_dim"), 64),
     **dict.fromkeys(("num_key_value_heads", "num_experts_per_tok", "n_shared_experts"), 2),
     **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"), 0),
     "vocab_size": 97,
+    "qk_rope_head_dim": 8,
+    "rotary_dim": 4,
     "moe_intermediate_size": 24,
     "n_group": 3,
     "topk_group": 2,
