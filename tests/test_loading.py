@@ -91,7 +91,7 @@ def test_an_unsupported_family_lists_the_supported(folder, model_type):
         ("rms_norm_eps", "small"),
         ("tie_word_embeddings", 1),
         ("hidden_act", "quick_gelu"),
-        ("rope_parameters", {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}),
+        ("rope_parameters", {"rope_type": "yarn", "rope_theta": 1e4}),
         ("num_key_value_heads", 4),
         ("head_dim", 3),
     ],

@@ -124,9 +124,9 @@ def _dynamic(entry: Config, n_ctx: int) -> RotaryScalingSpec:
 
 
 def _yarn(entry: Config, n_ctx: int) -> RotaryScalingSpec:
-    original = entry.integer("original_max_position_embeddings", n_ctx)
-    factor = entry.number("factor", n_ctx / original)
-    given, share, all_dims = (entry.take(key, None) for key in ("attention_factor", "mscale", "mscale_all_dim"))
+    factor, original = _stretch(entry, n_ctx)
+    given = entry.take("attention_factor", None)
+    share, all_dims = entry.number("mscale", 0), entry.number("mscale_all_dim", 0)
     ratio = yarn_magnitude(factor, share) / yarn_magnitude(factor, all_dims) if share and all_dims else None
     return YaRNSpec(
         factor=factor,
@@ -138,9 +138,17 @@ def _yarn(entry: Config, n_ctx: int) -> RotaryScalingSpec:
     )
 
 
+def _stretch(entry: Config, n_ctx: int) -> tuple[float, int]:
+    """By how much longer texts are than in training, and how long they were there: one says the other, given n_ctx."""
+    original = entry.take("original_max_position_embeddings", None)
+    if original is None:
+        return entry.number("factor"), n_ctx
+    original = entry.integer("original_max_position_embeddings")
+    return entry.number("factor", n_ctx / original), original
+
+
 def _longrope(entry: Config, n_ctx: int) -> RotaryScalingSpec:
-    original = entry.integer("original_max_position_embeddings", n_ctx)
-    factor = entry.number("factor", n_ctx / original)
+    factor, original = _stretch(entry, n_ctx)
     return LongRoPESpec(
         short_factor=entry.numbers("short_factor"),
         long_factor=entry.numbers("long_factor"),
