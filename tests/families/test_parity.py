@@ -122,6 +122,8 @@ def test_every_value_of_the_config_acts_as_it_does_in_transformers(config, tmp_p
         except wb.errors.WorkbenchError:
             felt.add(path[0])
             continue
+        if wanted is None and type(value) is int:  # for transformers 3 is no number where 3.0 is
+            wanted = logits_with(config, path, float(value), theirs, tokens)
         if wanted is None:  # transformers refuses: then it may change nothing here
             assert close(came, before, TOLERANCE), f"{path} = {value!r} is taken, and transformers refuses it"
             continue

@@ -1,5 +1,5 @@
-"""What llama.cpp's converter makes of a Hugging Face folder, written down from its Python (conversion/base.py, llama.py,
-qwen.py, gemma.py, phi.py, gpt2.py). Nothing here comes from the reader that is tested."""
+"""What llama.cpp's converter makes of a Hugging Face folder, written down from its Python: conversion/base.py,
+llama.py, qwen.py, gemma.py, phi.py and gpt2.py. Nothing here comes from the reader that is tested."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def convert(model: PreTrainedModel, folder: Path) -> Converted:
     architecture = ARCHITECTURES.get(kind, kind)
     said = {f"{architecture}.{key}": value for key, value in metadata(config).items() if value is not None}
     tensors = dict(named(kind, config, name, tensor) for name, tensor in files.items() if ".experts." not in name)
-    if kind in ("gemma2",):
+    if kind == "gemma2":
         tensors.pop("output.weight", None)
     return Converted(architecture, said | vocabulary(config), tensors | stacked(config, files) | divisors(kind, config))
 
@@ -299,5 +299,5 @@ def of_gpt2(config: dict) -> dict[str, Any]:
 def vocabulary(config: dict) -> dict[str, Any]:
     """Letters and one merge, with which the file is as whole as any."""
     letters = [chr(ord("A") + index) for index in range(config["vocab_size"] - 1)]
-    words = {"model": "gpt2", "pre": "gpt-2", "tokens": [*letters, "AB"], "merges": ["A B"]}
+    words = {"model": "gpt2", "pre": "gpt-2", "tokens": [*letters, "AB"], "merges": ["A B"], "padding_token_id": 0}
     return {f"tokenizer.ggml.{key}": value for key, value in words.items()}

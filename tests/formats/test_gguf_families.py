@@ -1,10 +1,17 @@
 """Every family that llama.cpp writes, from small transformers models, through a file as its converter writes it."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
+import torch
+from gguf import GGMLQuantizationType, quants
 from cases import ALL
 from llama_cpp import convert
-from parity import parity, tiny
+from parity import TOLERANCE, VOCAB, parity, tiny
+from random_models import close
 from transformers import (
+    AutoModelForCausalLM,
     Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
@@ -111,3 +118,169 @@ def test_logits_and_attention_are_those_of_transformers(config, side, tmp_path):
     ours = wb.load(convert(theirs, tmp_path / "published").write(tmp_path / "model.gguf"))
     errors = parity(ours, theirs, side)
     assert errors.holds, errors
+
+
+# Of each architecture one in which nothing is particular that transformers does not read from GGUF: windows beyond the
+# text, no scaling, and what no file says at the default of its config.
+PLAIN = {
+    "llama": ALL["llama: grouped, untied"],
+    "qwen2": ALL["qwen2: full, tied"],
+    "qwen3": Qwen3Config(**SIZES | HEADS, num_hidden_layers=2, head_dim=128),
+    "gemma2": gemma2(
+        head_dim=256,
+        query_pre_attn_scalar=256,
+        sliding_window=20,
+        attn_logit_softcapping=50.0,
+        final_logit_softcapping=30.0,
+    ),
+    "gemma3_text": gemma3(7, head_dim=256, query_pre_attn_scalar=256, sliding_window=20),
+    "phi3": Phi3Config(**SIZES | HEADS | {"pad_token_id": None}, num_hidden_layers=2),
+    "gpt2": GPT2Config(n_layer=2, n_head=4, n_embd=24, n_positions=1024, vocab_size=53),
+}
+
+
+@pytest.mark.parametrize("config", PLAIN.values(), ids=PLAIN.keys())
+def test_transformers_reads_the_same_from_the_file(config, tmp_path):
+    """So the file is one that others take for llama.cpp's, and not only what this reader expects."""
+    path = convert(tiny(config), tmp_path / "published").write(tmp_path / "model.gguf")
+    theirs = AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, attn_implementation="eager").eval()
+    errors = parity(wb.load(path), theirs)
+    assert errors.holds, errors
+
+
+# ---- quantised files -----------------------------------------------------------------------------------
+
+OF_32 = {
+    "llama": LlamaConfig(**SIZES | HEADS | {"hidden_size": 32, "intermediate_size": 64}, num_hidden_layers=2),
+    "mixtral": MixtralConfig(
+        **SIZES | HEADS | {"hidden_size": 32, "intermediate_size": 64}, num_hidden_layers=2, num_local_experts=4
+    ),
+    "gemma2": gemma2(hidden_size=32, intermediate_size=64, head_dim=16, query_pre_attn_scalar=16),
+    "phi3": Phi3Config(
+        **SIZES | HEADS | {"hidden_size": 32, "intermediate_size": 64, "pad_token_id": None}, num_hidden_layers=2
+    ),
+    "gpt2": GPT2Config(n_layer=2, n_head=4, n_embd=32, n_positions=40, vocab_size=53),
+}
+
+
+@pytest.mark.parametrize("config", OF_32.values(), ids=OF_32.keys())
+def test_a_quantised_file_is_the_model_with_rounded_weights(config, tmp_path):
+    """The weights of transformers' model are rounded first, so that the file keeps them exactly."""
+    theirs = tiny(config)
+    with torch.no_grad():
+        for name, tensor in theirs.named_parameters():
+            if tensor.ndim > 1:
+                turned = config.model_type == "gpt2" and ".c_" in name
+                tensor.copy_(rounded(tensor.T).T if turned else rounded(tensor))
+    file = convert(theirs, tmp_path / "published")
+    packed = {name for name, tensor in file.tensors.items() if tensor.ndim > 1}
+    path = replace(file, quantised=packed).write(tmp_path / "model.gguf")
+    assert path.stat().st_size < 0.6 * file.write(tmp_path / "whole.gguf").stat().st_size
+    errors = parity(wb.load(path), theirs)
+    assert errors.holds, errors
+
+
+def rounded(tensor: torch.Tensor) -> torch.Tensor:
+    q8 = GGMLQuantizationType.Q8_0
+    return torch.from_numpy(quants.dequantize(quants.quantize(np.ascontiguousarray(tensor.detach()), q8), q8))
+
+
+def test_what_a_file_takes_is_said_before_it_is_read(tmp_path, monkeypatch):
+    """Plain tensors stay in the file; what is dequantised or put back in order takes memory."""
+    monkeypatch.setattr("workbench.formats.published.free_memory", lambda device: 1000)
+    qwen = convert(tiny(CONFIGS["qwen2: tied"]), tmp_path / "qwen")
+    wb.load(qwen.write(tmp_path / "model.gguf"))
+    gpt2 = convert(tiny(OF_32["gpt2"]), tmp_path / "gpt2")
+    wb.load(gpt2.write(tmp_path / "model.gguf"))
+    packed = replace(gpt2, quantised={"token_embd.weight"})
+    llama = convert(tiny(OF_32["llama"]), tmp_path / "llama")
+    for file, size in ((packed, 53 * 32 * 4), (llama, 2 * (32 + 16) * 32 * 4)):
+        monkeypatch.setattr("workbench.formats.published.free_memory", lambda device, free=size - 1: free)
+        with pytest.raises(wb.errors.TooLargeError):
+            wb.load(file.write(tmp_path / "model.gguf"))
+        monkeypatch.setattr("workbench.formats.published.free_memory", lambda device, free=size: free)
+        wb.load(file.write(tmp_path / "model.gguf"))
+
+
+# ---- power ---------------------------------------------------------------------------------------------
+
+TOKENS = torch.randint(0, VOCAB, (2, 12), generator=torch.Generator().manual_seed(3))
+
+# How long a text may be, and of what length those in training were, where no scaling depends on it.
+NOT_FELT = {"context_length"}
+
+
+@cases
+def test_every_key_is_felt_or_refused(config, tmp_path):
+    """Each value changed alone, and each key taken away: other logits, an error, or what llama.cpp takes anyway."""
+    file = convert(tiny(config), tmp_path / "published")
+    before = logits(file, tmp_path)
+    rope = getattr(config, "rope_parameters", None) or {}
+    unscaled = not {"long_factor", "factor"} & rope.keys()
+    for key, value in file.metadata.items():
+        inside = key.removeprefix(f"{file.architecture}.")
+        if inside == key or inside in NOT_FELT or (inside.endswith("original_context_length") and unscaled):
+            continue
+        for other in others(value):
+            came = logits(replace(file, metadata=file.metadata | {key: other}), tmp_path)
+            assert came is None or not close(came, before, 10 * TOLERANCE), f"{key} = {other!r}"
+
+
+def others(value):
+    if isinstance(value, str):
+        return ["linear" if value != "linear" else "yarn", value + "_x", 7]
+    return [1.7 * value + 0.1] if isinstance(value, float) else [2 * value or 3, value + 1, max(1, value - 1), "many"]
+
+
+def logits(file, folder) -> torch.Tensor | None:
+    """None where the file is refused, by the workbench and not by chance."""
+    try:
+        return wb.load(file.write(folder / "model.gguf"))(TOKENS)[0]
+    except wb.errors.WorkbenchError:
+        return None
+
+
+@cases
+def test_every_tensor_matters(config, tmp_path):
+    file = convert(tiny(config), tmp_path / "published")
+    before = logits(file, tmp_path)
+    for name, tensor in file.tensors.items():
+        if name.endswith("attn_k.bias") and file.architecture == "gpt2":
+            continue
+        other = tensor + 0.05 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(1)).abs()
+        came = logits(replace(file, tensors=file.tensors | {name: other}), tmp_path)
+        # Of the two lists of LongRoPE one is for texts that are shorter.
+        wanted = before if name != "rope_factors_short.weight" else logits_of_short(file, tmp_path)
+        if name == "rope_factors_short.weight":
+            came = logits_of_short(replace(file, tensors=file.tensors | {name: other}), tmp_path)
+        assert came is not None, name
+        assert not close(came, wanted, TOLERANCE), name
+
+
+def logits_of_short(file, folder) -> torch.Tensor:
+    return wb.load(file.write(folder / "model.gguf"))(TOKENS[:, :6])[0]
+
+
+@cases
+def test_a_tensor_of_another_name_or_shape_is_named(config, tmp_path):
+    file = convert(tiny(config), tmp_path / "published")
+    for name, tensor in file.tensors.items():
+        longer = torch.cat([tensor, tensor[:1]])
+        without = {other: kept for other, kept in file.tensors.items() if other != name}
+        broken = {
+            "missing": without,
+            "renamed": without | {f"{name}_x": tensor},
+            "left over": file.tensors | {f"{name}_x": tensor},
+            "longer": file.tensors | {name: longer},
+        }
+        for how, tensors in broken.items():
+            if name == "output.weight" and how == "missing":  # then it is tied
+                continue
+            if name == "rope_freqs.weight" and how == "missing":  # then it is not scaled
+                continue
+            with pytest.raises(wb.errors.WorkbenchError) as caught:
+                wb.load(replace(file, tensors=tensors).write(tmp_path / "model.gguf"))
+            said = str(caught.value)
+            pairs = "divisors" in said or "short_factor" in said or "long_factor" in said
+            assert name in said or (how == "longer" and (pairs or name == "token_embd.weight")), (how, said)
+            assert "\n" not in said

@@ -148,7 +148,8 @@ def _stretch(entry: Config, n_ctx: int) -> tuple[float, int]:
 
 
 def _longrope(entry: Config, n_ctx: int) -> RotaryScalingSpec:
-    factor, original = _stretch(entry, n_ctx)
+    original = entry.integer("original_max_position_embeddings", n_ctx)
+    factor = entry.number("factor", n_ctx / original)
     return LongRoPESpec(
         short_factor=entry.numbers("short_factor"),
         long_factor=entry.numbers("long_factor"),

@@ -30,6 +30,7 @@ CONFIGS = {
     "no window, logits capped": Gemma2Config(
         head_dim=6,
         query_pre_attn_scalar=5,
+        sliding_window=4,
         layer_types=["full_attention", "full_attention"],
         attn_logit_softcapping=None,
         final_logit_softcapping=5.0,
