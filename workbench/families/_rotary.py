@@ -80,7 +80,9 @@ def rope_entry(
     new_style = config.take("rope_parameters", None)
     if new_style and said.get("rope_theta") is None:
         raise FamilyError(f"{config.where} says rope_parameters = {new_style}; it must hold the base, rope_theta")
-    return Config({key: value for key, value in said.items() if value is not None}, f"{config.where}, of its rotation,")
+    holder = "rope_parameters" if new_style else "rope_scaling" if config.take("rope_scaling", None) else "its rotation"
+    said = {key: value for key, value in said.items() if value is not None}
+    return Config(said, f"{config.where}, of {holder},")
 
 
 def _entry(config: Config, key: str, layer_type: str | None) -> Mapping[str, Any]:
