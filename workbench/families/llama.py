@@ -49,4 +49,7 @@ def is_gguf(said: Mapping[str, Any]) -> bool:
 
 
 def gguf_config(said: Config, tensors: Set[str]) -> dict[str, Any]:
-    return {"attention_bias": "blk.0.attn_q.bias" in tensors, "mlp_bias": "blk.0.ffn_up.bias" in tensors}
+    """Biases are there or not, and no key says so."""
+    found = {name for name in ("attn_q", "attn_k", "attn_v", "attn_output") if f"blk.0.{name}.bias" in tensors}
+    in_mlp = {name for name in ("ffn_gate", "ffn_up", "ffn_down") if f"blk.0.{name}.bias" in tensors}
+    return {"attention_bias": bool(found), "mlp_bias": bool(in_mlp)}

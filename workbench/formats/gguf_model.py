@@ -60,6 +60,8 @@ def _config(file: GGUFFile, model_family: ModuleType, said: Mapping[str, Any]) -
         "vocab_size": (file.shape("token_embd.weight") or (0,))[0],
         "tie_word_embeddings": "output.weight" not in file.tensors,
     }
+    if isinstance(tokens := file.metadata.get("tokenizer.ggml.tokens"), list):
+        _put(config, "vocab_size", len(tokens), f"{file.path.name} has a tokenizer, whose number of tokens")
     keys = model_family.GGUF_KEYS
     for key, value in said.items():
         if key not in keys:

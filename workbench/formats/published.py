@@ -95,7 +95,8 @@ def locate(model_family: ModuleType, spec: ModelSpec, source: TensorSource) -> d
         left -= model_family.of_no_use(spec, left)
     _allow_tied_copy(left, parts, located, source)
     if left:
-        raise LoadError(f"{source.where} has {len(left)} tensors that this model has no use for, first {min(left)!r}")
+        first = min(map(source.called, left))
+        raise LoadError(f"{source.where} has {len(left)} tensors that this model has no use for, first {first!r}")
     return located
 
 
