@@ -256,7 +256,8 @@ class ActivationCache(Mapping[str, Tensor]):
     ) -> Float[Tensor, " component *rows"]:
         """What each component adds to the logit of a token, or to the difference of two: (norm(part)) . W_U[token].
 
-        Biases of the final norm and of the unembedding are nobody's part and are left out.
+        Biases of the final norm and of the unembedding are nobody's part and are left out. Where logits have a softcap,
+        it is the uncapped logit that is taken apart.
         """
         normed = self.apply_ln_to_stack(residual_stack, None, False, pos_slice, batch_slice, has_batch_dim)
         return decompose.onto_logits(self, normed, tokens, incorrect_tokens, batch_slice, has_batch_dim)

@@ -1,6 +1,7 @@
 """Every family that llama.cpp writes, from small transformers models, through a file as its converter writes it."""
 
 from dataclasses import replace
+from math import log
 
 import numpy as np
 import pytest
@@ -24,6 +25,8 @@ from transformers import (
 )
 
 import workbench as wb
+from workbench.families._gguf import share_of_head
+from workbench.model.rotary_scaling import DivisorsSpec, LinearScalingSpec, YaRNSpec
 
 SIZES = {"hidden_size": 24, "intermediate_size": 40, "vocab_size": 53, "max_position_embeddings": 40}
 HEADS = {"num_attention_heads": 4, "num_key_value_heads": 2}
@@ -293,3 +296,191 @@ def test_a_tensor_of_another_name_or_shape_is_named(config, tmp_path):
             pairs = "divisors" in said or "short_factor" in said or "long_factor" in said
             assert name in said or (how == "longer" and (pairs or name == "token_embd.weight")), (how, said)
             assert "\n" not in said
+
+
+# ---- which family a file is of, and what its keys mean ---------------------------------------------------
+
+
+@pytest.fixture
+def refused(tmp_path):
+    """refused(file, match): loading it is an error of that kind."""
+
+    def refuse(file: Converted, match: str, kind: type = wb.errors.FamilyError) -> None:
+        with pytest.raises(kind, match=match):
+            wb.load(file.write(tmp_path / "model.gguf"))
+
+    return refuse
+
+
+def test_the_number_of_experts_tells_mixtral_from_llama(tmp_path, refused):
+    llama, mixtral = (
+        convert(tiny(CONFIGS[name]), tmp_path / name) for name in ("mistral", "mixtral: three of four, tied")
+    )
+    dense = llama.with_metadata(expert_count=0, expert_used_count=0)
+    assert torch.equal(logits(dense, tmp_path), logits(llama, tmp_path))
+    refused(llama.with_metadata(expert_count=4, expert_used_count=2), "ffn_gate_inp", wb.errors.LoadError)
+    refused(mixtral.with_metadata(expert_count=0), "ffn_gate.weight", wb.errors.LoadError)
+    refused(mixtral.with_metadata(expert_used_count=None), "num_experts_per_tok")
+
+
+def test_an_architecture_that_is_not_read(tmp_path, refused):
+    file = replace(convert(tiny(CONFIGS["qwen2: tied"]), tmp_path), architecture="qwen3next")
+    refused(file, "'qwen3next', and those that are read are gemma2, gemma3, gpt2, llama, phi3, qwen2, qwen3; other")
+
+
+@cases
+def test_a_key_that_could_change_the_result_is_refused_by_name(config, tmp_path, refused):
+    file = as_file(config, tmp_path)
+    refused(
+        file.with_metadata(attention__scale=0.5), rf"{file.architecture}\.attention\.scale = 0\.5, a key that is not"
+    )
+    refused(file.with_metadata(logit_scale=0.5), r"logit_scale = 0\.5")
+
+
+def test_keys_that_change_nothing(tmp_path):
+    file = convert(tiny(CONFIGS["llama: linear scaling"]), tmp_path)
+    before = logits(file, tmp_path)
+    for harmless in ({"tensor_data_layout": "Meta AI original pth"}, {"rope__scaling__finetuned": False}):
+        assert torch.equal(logits(file.with_metadata(**harmless), tmp_path), before)
+
+
+def scaling_of(file: Converted, folder):
+    return wb.load(file.write(folder / "model.gguf")).spec.layers[0].attn.rotary.scaling
+
+
+def test_scaling_as_llama_cpp_takes_it(tmp_path, refused):
+    """Where it is not said, the type is linear; with "none", or without a factor, there is no scaling."""
+    file = convert(tiny(CONFIGS["llama: grouped, untied"]), tmp_path)
+    scaled = {"rope__scaling__factor": 2.0}
+    linear = scaling_of(file.with_metadata(rope__scaling__type="linear", **scaled), tmp_path)
+    assert linear == LinearScalingSpec(2.0)
+    assert scaling_of(file.with_metadata(**scaled), tmp_path) == linear
+    assert scaling_of(file.with_metadata(rope__scale_linear=2.0), tmp_path) == linear
+    refused(file.with_metadata(rope__scale_linear=3.0, **scaled), "factor = 2.0 and elsewhere rope_scaling.factor = 3.0")
+    for kind in ("none", "linear"):
+        assert scaling_of(file.with_metadata(rope__scaling__type=kind), tmp_path) is None
+    refused(file.with_metadata(rope__scaling__type="none", **scaled), r"factor = 2\.0")
+    refused(file.with_metadata(rope__scaling__type="llama3", **scaled), "'llama3'; none, linear, yarn and longrope")
+    refused(file.with_metadata(rope__scaling__attn_factor=1.5, **scaled), r"attn_factor = 1\.5, which changes")
+    assert scaling_of(file.with_metadata(rope__scaling__attn_factor=1.0, **scaled), tmp_path) == linear
+    refused(file.with_metadata(rope__scaling__yarn_ext_factor=1.0, **scaled), r"ext_factor = 1\.0")
+    refused(file.with_metadata(rope__scaling__yarn_log_multiplier=1.0, **scaled), "yarn_log_multiplier = 1.0, a key")
+
+
+def test_yarn_of_a_file(tmp_path, refused):
+    """`yarn_attn_factor` is the published attention_factor; `attn_factor` comes on top of the paper's."""
+    file = convert(tiny(CONFIGS["llama: grouped, untied"]), tmp_path)
+    file = file.with_metadata(rope__scaling__type="yarn", rope__scaling__factor=4.0)
+    assert scaling_of(file, tmp_path) == YaRNSpec(4.0, 40)
+    trained = file.with_metadata(rope__scaling__original_context_length=10)
+    assert scaling_of(trained, tmp_path) == YaRNSpec(4.0, 10)
+    betas = trained.with_metadata(rope__scaling__yarn_beta_fast=8.0, rope__scaling__yarn_beta_slow=0.5)
+    assert scaling_of(betas, tmp_path) == YaRNSpec(4.0, 10, 8.0, 0.5)
+    assert scaling_of(trained.with_metadata(rope__scaling__yarn_ext_factor=1.0), tmp_path) == YaRNSpec(4.0, 10)
+    refused(trained.with_metadata(rope__scaling__yarn_ext_factor=0.5), r"ext_factor = 0\.5, which changes")
+    in_all = trained.with_metadata(rope__scaling__yarn_attn_factor=1.5)
+    assert scaling_of(in_all, tmp_path) == YaRNSpec(4.0, 10, attention_factor=1.5)
+    more = trained.with_metadata(rope__scaling__attn_factor=1.5)
+    assert scaling_of(more, tmp_path).attention_factor == pytest.approx(1.5 * (0.1 * log(4) + 1))
+    refused(in_all.with_metadata(rope__scaling__attn_factor=1.25), r"attn_factor = 1\.25, which changes")
+
+
+def test_divisors_of_a_file(tmp_path, refused):
+    file = convert(tiny(CONFIGS["llama: llama3 scaling"]), tmp_path)
+    divisors = tuple(file.tensors["rope_freqs.weight"].tolist())
+    assert scaling_of(file, tmp_path) == DivisorsSpec(divisors)
+    assert len(set(divisors)) > 1
+    assert scaling_of(file.with_metadata(rope__scaling__type="none"), tmp_path) == DivisorsSpec(divisors)
+    refused(file.with_metadata(rope__scaling__type="yarn"), "'yarn' and has a tensor of divisors for each pair")
+    refused(file.with_metadata(rope__scaling__factor=2.0), r"factor = 2\.0, which changes")
+    both = file.with_tensors(rope_factors_long__weight=torch.ones(4), rope_factors_short__weight=torch.ones(4))
+    refused(both, "divisors")
+    refused(file.with_tensors(rope_freqs__weight=torch.zeros(4)), "must be positive", wb.errors.SpecError)
+
+
+def test_longrope_of_a_file(tmp_path, refused):
+    file = convert(tiny(CONFIGS["phi3: longrope"]), tmp_path)
+    found = scaling_of(file, tmp_path)
+    assert (found.n_ctx, found.long_factor) == (8, (1.0, 2.0, 4.0, 8.0))
+    assert found.attention_factor == pytest.approx((1 + log(5) / log(8)) ** 0.5)
+    assert scaling_of(file.with_metadata(rope__scaling__attn_factor=None), tmp_path).attention_factor == 1.0
+    assert scaling_of(file.with_metadata(rope__scaling__type="longrope"), tmp_path) == found
+    refused(file.with_metadata(rope__scaling__factor=5.0), r"factor = 5\.0, which changes")
+    refused(file.with_metadata(rope__scaling__original_context_length=None), "original_max_position_embeddings")
+    plain = convert(tiny(CONFIGS["qwen2: tied"]), tmp_path / "qwen")
+    refused(plain.with_metadata(rope__scaling__type="longrope"), r"lacks the tensor 'rope_factors_long\.weight'")
+
+
+def test_a_rotation_where_there_is_none(tmp_path, refused):
+    file = convert(tiny(CONFIGS["gpt2: tied"]), tmp_path)
+    refused(file.with_tensors(rope_freqs__weight=torch.ones(4)), "no use for, first 'rope_freqs", wb.errors.LoadError)
+    refused(file.with_metadata(rope__freq_base=100.0), r"rope\.freq_base")
+
+
+def test_the_part_of_a_head_that_turns(tmp_path, refused):
+    """Whatever the width, the part comes out as the file says it."""
+    for d_head in range(2, 300, 2):
+        assert all(int(d_head * share_of_head(width, d_head)) == width for width in range(2, d_head + 1, 2))
+    file = convert(tiny(CONFIGS["phi3: tied, a part of each head"]), tmp_path)
+    assert wb.load(file.write(tmp_path / "model.gguf")).spec.layers[0].attn.rotary.d_rotary == 4
+    refused(file.with_metadata(rope__dimension_count=10), "partial_rotary_factor")
+    refused(convert(tiny(CONFIGS["mistral"]), tmp_path).with_metadata(rope__dimension_count=8), "head_dim = 10|= 8 and")
+
+
+@pytest.mark.parametrize(("make", "n_layers"), [(gemma2, 46), (gemma3, 62)])
+def test_gemmas_of_27b_scale_queries_by_the_share_of_a_head(make, n_layers, tmp_path):
+    """The share is 24 / 4 and the head 8 wide; llama.cpp tells those models by their layers alone."""
+    for layers, wanted in ((n_layers, 6), (2, 8)):
+        config = make(num_hidden_layers=layers, head_dim=8) if make is gemma2 else make(layers)
+        spec = wb.load(convert(tiny(config), tmp_path).write(tmp_path / "model.gguf")).spec
+        assert all(layer.attn.scale == wanted**-0.5 for layer in spec.layers)
+
+
+def test_what_gemma_files_leave_out(tmp_path):
+    """Windows, caps and bases are then those that llama.cpp has."""
+    file = convert(tiny(CONFIGS["gemma2: windows first"]), tmp_path)
+    keys = ("attention__sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
+    spec = wb.load(file.with_metadata(**dict.fromkeys(keys)).write(tmp_path / "model.gguf")).spec
+    assert [layer.attn.window for layer in spec.layers] == [4096, None, 4096]
+    assert {layer.attn.softcap for layer in spec.layers} == {50.0}
+    assert spec.unembed.softcap == 30.0
+    spec = wb.load(file.with_metadata(attention__sliding_window_pattern=3).write(tmp_path / "model.gguf")).spec
+    assert [layer.attn.window for layer in spec.layers] == [4, 4, None]
+
+    file = convert(tiny(CONFIGS["gemma3_text: every sixth full, scaled"]), tmp_path / "3")
+    bare = file.with_metadata(rope__freq_base=None, rope__freq_base_swa=None)
+    layers = wb.load(bare.write(tmp_path / "model.gguf")).spec.layers
+    assert [layer.attn.window for layer in layers] == [4, 4, 4, 4, 4, None, 4]
+    assert {layer.attn.rotary.base for layer in layers} == {10_000.0}
+    assert [layer.attn.rotary.scaling for layer in layers[4:6]] == [None, LinearScalingSpec(8.0)]
+    for none in (None, 0):
+        full = file.with_metadata(attention__sliding_window=none, rope__freq_base_swa=None)
+        layers = wb.load(full.write(tmp_path / "model.gguf")).spec.layers
+        assert {(layer.attn.window, layer.attn.rotary.base) for layer in layers} == {(None, 400.0)}
+
+
+def test_biases_of_llama_are_read_off_the_tensors(tmp_path, refused):
+    file = convert(tiny(CONFIGS["llama: one kv head, tied, wide heads, biases"]), tmp_path)
+    only = {name: tensor for name, tensor in file.tensors.items() if "ffn" not in name or not name.endswith("bias")}
+    model = wb.load(replace(file, tensors=only).write(tmp_path / "model.gguf"))
+    assert (model.spec.layers[0].attn.bias, model.spec.layers[0].mlp.bias) == (True, False)
+    for name in ("blk.0.attn_output.bias", "blk.1.attn_q.bias"):
+        without = {other: tensor for other, tensor in file.tensors.items() if other != name}
+        refused(replace(file, tensors=without), f"lacks the tensor '{name}'", wb.errors.LoadError)
+
+
+def test_an_output_that_a_tied_family_does_not_have(tmp_path, refused):
+    file = convert(tiny(CONFIGS["gemma2: windows first"]), tmp_path)
+    refused(file.with_tensors(output__weight=torch.ones(53, 24)), "output.weight", wb.errors.LoadError)
+
+
+def test_a_vocabulary_of_another_size(tmp_path, refused):
+    file = convert(tiny(CONFIGS["qwen2: tied"]), tmp_path)
+    longer = torch.cat([file.tensors["token_embd.weight"]] * 2)
+    refused(file.with_tensors(token_embd__weight=longer), "number of tokens = 53 and elsewhere vocab_size = 106")
+
+
+def test_a_gguf_package_too_old_for_a_family(tmp_path, refused, monkeypatch):
+    file = convert(tiny(CONFIGS["qwen3: tied"]), tmp_path)
+    monkeypatch.setattr("gguf.MODEL_ARCH_NAMES", {0: "llama"})
+    refused(file, "gguf package that is installed knows no names of 'qwen3'", wb.errors.LoadError)
