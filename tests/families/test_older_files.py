@@ -161,6 +161,29 @@ def test_granite(tmp_path):
     )
 
 
+OLMO = {  # OLMo-1B-hf
+    "architectures": ["OlmoForCausalLM"],
+    "attention_bias": False,
+    "clip_qkv": None,
+    "hidden_act": "silu",
+    "model_type": "olmo",
+    "pad_token_id": 1,
+    "pretraining_tp": 1,
+    "rope_scaling": None,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": True,
+}
+
+
+@pytest.mark.parametrize("more", [{}, {"tie_word_embeddings": False}], ids=["1B", "7B"])
+def test_olmo(tmp_path, more):
+    assert_read_as_by_transformers(tmp_path, OLMO | more)
+
+
+def test_olmo_that_clamps_queries_keys_and_values_is_refused():
+    refused(OLMO | {"clip_qkv": 8.0}, "clip_qkv = 8.0")  # OLMo-1.7-7B-hf
+
+
 def test_olmo2(tmp_path):
     assert_read_as_by_transformers(
         tmp_path,
