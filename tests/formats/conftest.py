@@ -19,11 +19,13 @@ def smollm_file() -> Path:
 
 @pytest.fixture
 def write_gguf(tmp_path: Path) -> WriteGGUF:
-    """write_gguf(metadata, tensors, name=...): tensors are (name, array, raw type or None)."""
+    """write_gguf(metadata, tensors, architecture): tensors are (name, array, raw type or None)."""
 
-    def write(metadata: dict[str, Any] | None = None, tensors: Iterable[tuple] = (), name: str = "model.gguf") -> Path:
-        path = tmp_path / name
-        writer = GGUFWriter(path, "llama")
+    def write(
+        metadata: dict[str, Any] | None = None, tensors: Iterable[tuple] = (), architecture: str = "llama"
+    ) -> Path:
+        path = tmp_path / "model.gguf"
+        writer = GGUFWriter(path, architecture)
         for key, value in (metadata or {}).items():
             _add(writer, key, value)
         for tensor_name, array, raw_type in tensors:

@@ -356,7 +356,9 @@ def test_scaling_as_llama_cpp_takes_it(tmp_path, refused):
     assert linear == LinearScalingSpec(2.0)
     assert scaling_of(file.with_metadata(**scaled), tmp_path) == linear
     assert scaling_of(file.with_metadata(rope__scale_linear=2.0), tmp_path) == linear
-    refused(file.with_metadata(rope__scale_linear=3.0, **scaled), "factor = 2.0 and elsewhere rope_scaling.factor = 3.0")
+    refused(
+        file.with_metadata(rope__scale_linear=3.0, **scaled), "factor = 2.0 and elsewhere rope_scaling.factor = 3.0"
+    )
     for kind in ("none", "linear"):
         assert scaling_of(file.with_metadata(rope__scaling__type=kind), tmp_path) is None
     refused(file.with_metadata(rope__scaling__type="none", **scaled), r"factor = 2\.0")

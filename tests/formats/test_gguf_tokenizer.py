@@ -147,12 +147,13 @@ def byte_level(trained: tokenizers.Tokenizer, **extra) -> dict:
     return words(**(known | extra))
 
 
-@pytest.mark.parametrize("pre", ["gpt-2", "default", "llama-bpe", "qwen2", None])
+@pytest.mark.parametrize("pre", ["gpt-2", "default", "llama-bpe", "qwen2", "tekken", "gpt-4o", None])
 def test_pre_tokenizers_equal_transformers(write_gguf, trained, pre):
     extra = {} if pre is None else {"pre": pre}
     path = write_gguf(byte_level(trained, **extra))
     ours, theirs = gguf_tokenizer(path), transformers_tokenizer(path)
-    for text in [*TEXTS, "<|endoftext|>", "a<|endoftext|> b", "I'M 'S 1234567 x=12"]:
+    cased = "HelloWORLDs' a//\n/b It'S ÉCOLEéà"
+    for text in [*TEXTS, "<|endoftext|>", "a<|endoftext|> b", "I'M 'S 1234567 x=12", cased]:
         assert ours.encode(text) == theirs(text).input_ids, text
         assert ours.decode(ours.encode(text)) == text
 
@@ -165,6 +166,18 @@ def test_pre_tokenizers_differ(write_gguf, trained):
         tokenizer = gguf_tokenizer(write_gguf(byte_level(trained, pre=pre)))
         ids[pre] = str([tokenizer.encode(text) for text in texts])
     assert len(set(ids.values())) == 4
+
+
+def test_pre_tokenizers_that_cut_at_capitals(write_gguf, trained):
+    def cut(text: str, pre: str) -> list[str]:
+        split = gguf_tokenizer(write_gguf(byte_level(trained, pre=pre))).backend.pre_tokenizer
+        return [text[begin:end] for _, (begin, end) in split.pre_tokenize_str(text)]
+
+    text = "helloWORLD's 1234//\n\nx"
+    assert cut(text, "tekken") == ["hello", "WORLD", "'s", " ", "1", "2", "3", "4", "//\n\n", "x"]
+    assert cut(text, "gpt-4o") == ["hello", "WORLD's", " ", "123", "4", "//\n\n", "x"]
+    assert cut(text, "llama-bpe") == ["helloWORLD", "'s", " ", "123", "4", "//\n\n", "x"]
+    assert cut("a/\n/", "gpt-4o") == ["a", "/\n/"] != cut("a/\n/", "llama-bpe")
 
 
 def test_llama_bpe_takes_whole_words_and_adds_bos(write_gguf):
@@ -333,6 +346,60 @@ def test_without_bytes_the_unknown_token_stands_in(write_gguf):
         eos_token_id=1,
     )
     assert gguf_tokenizer(write_gguf(metadata)).encode("a日本a") == [1, 2, 3, 0, 3]
+
+
+# Gemma's files: spaces and line ends in a row are tokens of their own, and no space stands in front of a text.
+GEMMA_RUNS = ["\n", "\n\n", "  ", "   ", "    "]
+
+
+def gemma(**extra) -> dict:
+    pieces = sorted(set(PIECES) - {"▁▁", "▁▁▁▁"}, key=lambda piece: (len(piece) == 1, PIECES.index(piece)))
+    known = {
+        "tokens": [
+            "<pad>",
+            "<eos>",
+            "<bos>",
+            "<unk>",
+            *GEMMA_RUNS,
+            *(f"<0x{byte:02X}>" for byte in range(256)),
+            *pieces,
+        ],
+        "scores": [-1000.0] * (9 + 256) + [-float(place) for place in range(len(pieces))],
+        "token_type": [*[CONTROL] * 3, UNKNOWN, *[USER_DEFINED] * 5, *[BYTE] * 256, *[NORMAL] * len(pieces)],
+        "bos_token_id": 2,
+        "eos_token_id": 1,
+        "unknown_token_id": 3,
+        "padding_token_id": 0,
+        "add_bos_token": True,
+        "add_space_prefix": False,
+    }
+    return sentencepiece(**(known | extra))
+
+
+@pytest.mark.parametrize("architecture", ["gemma2", "gemma3"])
+def test_gemma_equals_transformers(write_gguf, architecture):
+    path = write_gguf(gemma(), architecture=architecture)
+    ours, theirs = gguf_tokenizer(path), transformers_tokenizer(path)
+    for text in [*SPM_TEXTS, "the\nand\n\n\nthat", "a  the   and    hats", "the<eos> and", "é\t日 the"]:
+        assert ours.encode(text) == theirs(text).input_ids, text
+        assert ours.decode(ours.encode(text, prepend_bos=False)) == text
+
+
+def test_phi3_equals_transformers(write_gguf):
+    """Which has no say in the spaces after special tokens, since only the name of the model gives them away."""
+    path = write_gguf(sentencepiece(), architecture="phi3")
+    ours, theirs = gguf_tokenizer(path), transformers_tokenizer(path)
+    for text in [*SPM_TEXTS, "the<tool>and", "the</s> and"]:
+        assert ours.encode(text) == theirs(text).input_ids, text
+
+
+def test_special_tokens_of_phi3_swallow_the_space_after_them(write_gguf):
+    named = gguf_tokenizer(write_gguf(sentencepiece() | {"general.name": "Phi 3.5"}))
+    assert named.encode("<tool>\n the") != named.encode("<tool>the")
+    for name in ("Phi-3-mini", "phi3"):
+        tokenizer = gguf_tokenizer(write_gguf(sentencepiece() | {"general.name": name}))
+        assert tokenizer.encode("<tool>\n the</s> and") == tokenizer.encode("<tool>the</s>and")
+        assert tokenizer.encode("<s> the") != tokenizer.encode("<s>the")
 
 
 # ---- files that are wrong ------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ followed, since it is what the file was written for and since it agrees with the
 - "llama-bpe" takes a word that is a token whole before trying merges, and adds BOS unless told otherwise
 - SentencePiece puts its space before every stretch of text, also one that starts with a space or follows a
   special token, and only if `add_space_prefix` allows it
+- Gemma's pieces merge in the order of their scores, as in SentencePiece, not in that of the vocabulary
+- special tokens of Phi-3, which its file gives away by its name alone, swallow the space after them
 """
 
 from __future__ import annotations
@@ -30,6 +32,12 @@ _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 2, 3, 4, 5, 6
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _LLAMA3 = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{_TAIL}"
+_CAPITALS, _SMALL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_WORD = rf"[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}*{_SMALL}+"
+_CAPITAL_WORD = rf"[^\r\n\p{{L}}\p{{N}}]?{_CAPITALS}+{_SMALL}*"
+_SLASHED_TAIL = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_TEKKEN = rf"{_WORD}|{_CAPITAL_WORD}|\p{{N}}|{_SLASHED_TAIL}"
+_GPT_4O = rf"{_WORD}{_CONTRACTIONS}?|{_CAPITAL_WORD}{_CONTRACTIONS}?|\p{{N}}{{1,3}}|{_SLASHED_TAIL}"
 _QWEN2 = rf"{_CONTRACTIONS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}|{_TAIL}"
 
 
@@ -60,7 +68,11 @@ class _Split:
 _SPLITS = {
     **dict.fromkeys(("default", "gpt-2", "phi-2", "mpt", "olmo", "jais"), _Split()),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r", "codeshell"), _Split(digits=True)),
-    **dict.fromkeys(("llama-bpe", "llama3", "llama-v3"), _Split(_LLAMA3, whole_words=True, adds_bos=True)),
+    **dict.fromkeys(
+        ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral"), _Split(_LLAMA3, whole_words=True, adds_bos=True)
+    ),
+    "tekken": _Split(_TEKKEN, whole_words=True, adds_bos=True),
+    "gpt-4o": _Split(_GPT_4O),
     **dict.fromkeys(("dbrx", "smaug-bpe"), _Split(_LLAMA3)),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "stablelm2"), _Split(_QWEN2)),
 }
@@ -207,5 +219,14 @@ def _add_tokens(backend: tokenizers.Tokenizer, words: _Words) -> None:
     named = [words.id(f"{name}_token_id") for name in ("bos", "eos", "unknown", "padding")]
     special = {*words.of_type(_CONTROL, _UNKNOWN), *(i for i in named if i is not None)}
     plain = set(words.of_type(_USER_DEFINED)) - special
-    backend.add_special_tokens([AddedToken(words.tokens[i], normalized=False, special=True) for i in sorted(special)])
-    backend.add_tokens([AddedToken(words.tokens[i], normalized=False) for i in sorted(plain)])
+
+    def added(i: int, **options: bool) -> AddedToken:
+        return AddedToken(words.tokens[i], normalized=False, rstrip=_swallows_space(words, i), **options)
+
+    backend.add_special_tokens([added(i, special=True) for i in sorted(special)])
+    backend.add_tokens([added(i) for i in sorted(plain)])
+
+
+def _swallows_space(words: _Words, i: int) -> bool:
+    name = str(words.file.metadata.get("general.name", "")).lower()
+    return ("phi-3" in name or "phi3" in name) and words.tokens[i] not in ("<unk>", "<s>", "<|endoftext|>")
