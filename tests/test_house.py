@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import workbench as wb
+from workbench.families import supported
 
 PACKAGE = Path(wb.__file__).parent
 
@@ -52,7 +53,11 @@ def imports(path: Path, inside_functions: bool):
 
 
 def files():
-    return [path for path in sorted(PACKAGE.rglob("*.py")) if path != PACKAGE / "__init__.py"]
+    return [
+        path
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if path.parent != PACKAGE or path.stem not in ("__init__", "__main__")
+    ]
 
 
 def room(path: Path) -> str:
@@ -127,3 +132,9 @@ wb.load({str(tmp_path / "m")!r})(torch.tensor([[1, 2]]))
 wb.load("smollm2-135m")("Hello")
 """
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parent)
+
+
+def test_the_readme_lists_every_family():
+    table = (PACKAGE.parent / "README.md").read_text().split("| families | |")[1].split("| GGUF |")[0]
+    listed = table.replace("|", ",").replace(" (Pythia)", "").split(",")
+    assert {name.strip() for name in listed} >= set(supported())

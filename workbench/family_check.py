@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -124,7 +124,9 @@ def findings(ours: HookedTransformer, theirs: Any, seed: int = 0) -> Iterator[Fi
     if all(block.adds for block in ours.blocks):
         _, cache = ours.run_with_cache(texts[-1])
         stream = cache["resid_post", -1]
-        yield Finding("stream less its writes, of the largest", _apart(cache.decompose_resid().sum(0), stream), 1e-5)
+        yield Finding(
+            "stream less its writes, of the largest", _apart(cast(Tensor, cache.decompose_resid()).sum(0), stream), 1e-5
+        )
     for side in ("left", "right"):
         yield Finding(f"padded {side}, of the largest logit", _padded(ours, texts, wanted, side), TOLERANCE)
     yield Finding(f"greedy tokens that differ, of {NEW_TOKENS}", _greedy_apart(ours, theirs, texts[-1]), 0)

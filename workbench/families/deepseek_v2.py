@@ -12,7 +12,7 @@ from ._deepseek import latent_attention, sources
 __all__ = ["IGNORED", "PREFIX", "sources", "spec"]
 
 PREFIX = "model."
-IGNORED = (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # computed from the config
+IGNORED = ()
 
 
 def spec(config: Config) -> ModelSpec:

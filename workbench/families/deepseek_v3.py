@@ -13,7 +13,7 @@ from ._deepseek import latent_attention, of_no_use, sources
 __all__ = ["IGNORED", "PREFIX", "of_no_use", "sources", "spec"]
 
 PREFIX = "model."
-IGNORED = (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # computed from the config
+IGNORED = ()
 
 
 def spec(config: Config) -> ModelSpec:

@@ -21,7 +21,7 @@ TANH = "gelu_pytorch_tanh"
 
 
 def spec(config: Config) -> ModelSpec:
-    heads, n_ctx = heads_of(config), config.integer("max_position_embeddings", 8192)
+    heads, n_ctx = heads_of(config), config.integer("max_position_embeddings")
     config.only("use_bidirectional_attention", False)
     bias = config.flag("attention_bias", False)
     attn = AttentionSpec(*heads, rotary=rotary(config, heads.d_head, n_ctx), bias=bias, bias_out=bias)

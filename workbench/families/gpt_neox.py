@@ -16,7 +16,7 @@ from ._sources import Source, Sources
 
 PREFIX = "gpt_neox."
 # Masks and frequencies that old files keep as buffers.
-IGNORED = (r"layers\.\d+\.attention\.((masked_)?bias|rotary_emb\.inv_freq)",)
+IGNORED = (r"layers\.\d+\.attention\.(masked_)?bias",)
 
 NAMES = {
     "ln1": "input_layernorm",

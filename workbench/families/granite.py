@@ -19,7 +19,7 @@ IGNORED = ()
 
 
 def spec(config: Config) -> ModelSpec:
-    heads, n_ctx = heads_of(config), config.integer("max_position_embeddings", 2048)
+    heads, n_ctx = heads_of(config), config.integer("max_position_embeddings")
     rope, scale = rotary(config, heads.d_head, n_ctx), config.number("attention_multiplier", 1.0)
     bias = config.flag("attention_bias", False)
     attn = AttentionSpec(*heads, rotary=rope, bias=bias, bias_out=bias, scale=scale)

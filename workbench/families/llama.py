@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 PREFIX = "model."
-IGNORED = (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # computed from the config
+IGNORED = ()
 
 GGUF_ARCHITECTURE = "llama"
 GGUF_KEYS = _gguf.DECODER | {"expert_count": None, "expert_used_count": None}  # 0, as `is_gguf` has seen
 
 
 def spec(config: Config) -> ModelSpec:
-    heads, n_ctx = heads_of(config), config.integer("max_position_embeddings", 2048)
+    heads, n_ctx = heads_of(config), config.integer("max_position_embeddings")
     bias = config.flag("attention_bias", False)
     attn = AttentionSpec(*heads, rotary=rotary(config, heads.d_head, n_ctx), bias=bias, bias_out=bias)
     norm = RMSNormSpec(config.number("rms_norm_eps", 1e-6))

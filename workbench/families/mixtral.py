@@ -21,7 +21,7 @@ from ._sources import Source, Sources, gated_experts
 __all__ = ["GGUF_ARCHITECTURE", "GGUF_KEYS", "IGNORED", "PREFIX", "from_gguf", "is_gguf", "sources", "spec"]
 
 PREFIX = "model."
-IGNORED = (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # computed from the config
+IGNORED = ()
 
 GGUF_ARCHITECTURE = "llama"
 GGUF_KEYS = _gguf.DECODER | {"expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok"}

@@ -19,7 +19,7 @@ IGNORED = ()
 
 
 def spec(config: Config) -> ModelSpec:
-    heads, n_ctx = heads_of(config), config.integer("max_position_embeddings", 2048)
+    heads, n_ctx = heads_of(config), config.integer("max_position_embeddings")
     rope, bias = rotary(config, heads.d_head, n_ctx), config.flag("attention_bias", False)
     norm = RMSNormSpec(config.number("rms_norm_eps", 1e-5))
     attn = AttentionSpec(*heads, rotary=rope, bias=bias, bias_out=bias, qk_norm=QKNormAllHeadsSpec(norm))

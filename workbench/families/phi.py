@@ -16,7 +16,7 @@ from ._rotary import rotary
 from ._sources import Sources
 
 PREFIX = "model."
-IGNORED = (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # computed from the config
+IGNORED = ()
 
 NAMES = {
     "ln1": "input_layernorm",

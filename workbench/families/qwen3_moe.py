@@ -18,7 +18,7 @@ from ._rotary import rotary
 __all__ = ["IGNORED", "PREFIX", "sources", "spec"]
 
 PREFIX = "model."
-IGNORED = (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # computed from the config
+IGNORED = ()
 
 
 def spec(config: Config) -> ModelSpec:

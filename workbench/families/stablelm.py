@@ -15,7 +15,7 @@ from ._rotary import rotary
 from ._sources import Sources, in_layers
 
 PREFIX = "model."
-IGNORED = (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # computed from the config
+IGNORED = ()
 
 
 def spec(config: Config) -> ModelSpec:

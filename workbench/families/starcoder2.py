@@ -14,7 +14,7 @@ from ._rotary import rotary
 from ._sources import Sources
 
 PREFIX = "model."
-IGNORED = (r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",)  # computed from the config
+IGNORED = ()
 
 NAMES = _decoder.NAMES | {"mlp.in_": "mlp.c_fc", "mlp.out": "mlp.c_proj"}
 

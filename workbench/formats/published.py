@@ -24,6 +24,9 @@ from ..sizes import free_memory, size_text
 from ..spec import ModelSpec
 from ..tokenizer import Tokenizer
 
+# Files saved by older releases keep the frequencies of rotation, which the config says.
+_FREQUENCIES = r"(.+\.)?rotary_emb\.inv_freq"
+
 
 @dataclass
 class Loaded:
@@ -89,7 +92,7 @@ def locate(model_family: ModuleType, spec: ModelSpec, source: TensorSource) -> d
             raise LoadError(f"{source.where} lacks the tensor {name!r}; {nearest(name, names)}")
         _check_shape(part, tuple(parameter.shape), source)
     left = existing - {part.name for part in located.values()}
-    ignored = re.compile(f"({re.escape(model_family.PREFIX)})?({'|'.join(model_family.IGNORED)})")
+    ignored = re.compile(f"({re.escape(model_family.PREFIX)})?({'|'.join((*model_family.IGNORED, _FREQUENCIES))})")
     left = {name for name in left if not ignored.fullmatch(name)}
     if hasattr(model_family, "of_no_use"):
         left -= model_family.of_no_use(spec, left)
