@@ -476,6 +476,12 @@ def test_an_output_that_a_tied_family_does_not_have(tmp_path, refused):
     refused(file.with_tensors(output__weight=torch.ones(53, 24)), "output.weight", wb.errors.LoadError)
 
 
+def test_biases_of_a_family_without_them(tmp_path, refused):
+    file = convert(tiny(CONFIGS["qwen3: tied"]), tmp_path)
+    said = r"1 tensors that this model has no use for, first 'blk\.0\.attn_q\.bias'"
+    refused(file.with_tensors(blk__0__attn_q__bias=torch.ones(24)), said, wb.errors.LoadError)
+
+
 def test_a_vocabulary_of_another_size(tmp_path, refused):
     file = convert(tiny(CONFIGS["qwen2: tied"]), tmp_path)
     longer = torch.cat([file.tensors["token_embd.weight"]] * 2)

@@ -7,8 +7,14 @@ A family file says how a config becomes a spec and where each parameter lies in 
     PREFIX: str                                             # what a bare backbone leaves off its names
     IGNORED: tuple[str, ...]                                # patterns of tensors that are no parameters
     def of_no_use(spec, left: Set[str]) -> set[str]         # optional: more of these, where patterns cannot tell
-    GGUF_KEYS: dict[str, str]                               # optional: llama.cpp's key -> the config's key
-    def from_gguf(name, tensor, spec) -> Tensor             # with it: undo what llama.cpp does to a tensor
+
+and, where llama.cpp writes the family,
+
+    GGUF_ARCHITECTURE: str                                  # its name there
+    GGUF_KEYS: dict[str, str | None]                        # llama.cpp's key -> the config's key; None for no effect
+    def is_gguf(said: Mapping[str, Any]) -> bool            # optional: of families with one architecture, is it this?
+    def gguf_config(said: Config, tensors: Set[str]) -> dict[str, Any]  # optional: what the keys leave unsaid
+    def from_gguf(name, tensor, spec) -> Tensor             # optional: undo what llama.cpp does to a tensor
 
 There is no list to add it to: the folder is the list.
 """
