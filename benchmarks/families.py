@@ -3,7 +3,7 @@
 python benchmarks/families.py [--threads 2] [--rounds 15] [--json out.json] [--only llama --only experts]
 
 A model of each family with 4 layers and d_model 256, 2 x 128 tokens, against transformers' eager attention; and a
-mixture of 64 experts against one of 8 at the same top-k.
+mixture of 64 experts against one of 8 at the same top-k, experts half as wide as the stream and as wide.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def forward(model_type: str, rounds: int) -> Row:
         )
 
 
-def of_experts(n_experts: int) -> wb.HookedTransformer:
+def of_experts(n_experts: int, d_mlp: int) -> wb.HookedTransformer:
     """A model whose feed-forwards are mixtures, two experts to a token."""
-    mlp = MixtureOfExpertsSpec(RouterSpec(n_experts, 2), GatedMLPSpec(256))
+    mlp = MixtureOfExpertsSpec(RouterSpec(n_experts, 2), GatedMLPSpec(d_mlp))
     attn = AttentionSpec(8, 8, 32, rotary=RotarySpec())
     layer = PreNorm(attn, mlp, RMSNormSpec(), RMSNormSpec())
     embed, unembed = TokenEmbeddingSpec(VOCAB), UnembeddingSpec(VOCAB)
@@ -74,10 +74,10 @@ def of_experts(n_experts: int) -> wb.HookedTransformer:
     return wb.HookedTransformer(spec).requires_grad_(False)
 
 
-def experts(rounds: int) -> Row:
-    many, few, tokens = of_experts(64), of_experts(8), some_tokens()
+def experts(rounds: int, d_mlp: int) -> Row:
+    many, few, tokens = of_experts(64, d_mlp), of_experts(8, d_mlp), some_tokens()
     return compare(
-        "a mixture of 64 experts, top 2, 2 x 128",
+        f"64 experts of {d_mlp}, top 2, 2 x 128",
         "our own of 8",
         lambda: many(tokens),
         lambda: few(tokens),
@@ -100,7 +100,10 @@ def main() -> None:
 
 def rows(names: list[str], rounds: int) -> Iterator[Row]:
     for name in names:
-        yield experts(rounds) if name == "experts" else forward(name, rounds)
+        if name == "experts":
+            yield from (experts(rounds, d_mlp) for d_mlp in (128, 256))
+        else:
+            yield forward(name, rounds)
 
 
 if __name__ == "__main__":

@@ -302,6 +302,11 @@ def test_heads_and_the_rest_sum_to_the_stream(spec):
             assert rest.abs().max() <= 1e-5 * cache["attn_out", layer].abs().max()
 
 
+def by_each_expert(mlp, read):
+    n_experts = mlp.spec.router.n_experts
+    return torch.stack([mlp.experts.written(read.flatten(0, 1), e).view(read.shape) for e in range(n_experts)], -2)
+
+
 @given(specs())
 def test_experts_and_shared_experts_sum_to_the_feed_forward(spec):
     model = powered(spec)
@@ -313,7 +318,7 @@ def test_experts_and_shared_experts_sum_to_the_feed_forward(spec):
         assert (outputs[weights == 0] == 0).all()
         assert ((weights != 0).sum(-1) == spec.layers[layer].mlp.router.top_k).all()
         block, read = model.blocks[layer], cache["ln2.out" if ("ln2.out", layer) in cache else "mlp_in", layer]
-        by_hand = torch.stack([expert.written(read) for expert in block.mlp.experts], -2) * weights[..., None]
+        by_hand = by_each_expert(block.mlp, read) * weights[..., None]
         assert close(outputs, by_hand, 1e-5)
         written = outputs.sum(-2) + cache.get(("shared_out", layer), 0)
         assert close(block.ln2_post(written, Pass(cache.positions)), cache["mlp_out", layer], 1e-5)
@@ -327,7 +332,7 @@ def test_dispatch_follows_edited_expert_weights(spec):
     everyone = [(("expert_weights", layers[0]), lambda weights, at: torch.full_like(weights, 0.25))]
     _, cache = model.run_with_cache(tokens, hooks=everyone)
     read = cache["ln2.out" if ("ln2.out", layers[0]) in cache else "mlp_in", layers[0]]
-    by_hand = 0.25 * torch.stack([expert.written(read) for expert in model.blocks[layers[0]].mlp.experts], -2)
+    by_hand = 0.25 * by_each_expert(model.blocks[layers[0]].mlp, read)
     assert close(cache.expert_outputs(layers[0]), by_hand, 1e-5)
     _, cache = model.run_with_cache(tokens, hooks=[(("expert_weights", layers[0]), lambda w, at: w * 0)])
     assert (cache.expert_outputs(layers[0]) == 0).all()

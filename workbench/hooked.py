@@ -218,7 +218,7 @@ class HookedTransformer(Transformer):
             if part is None:
                 raise SpecError(f"layer {layer} has no {component}, and so no {name}")
             if isinstance(part, MixtureOfExperts):
-                raise SpecError(f"layer {layer} has experts; ask one of them: blocks[{layer}].mlp.experts[e].{name}")
+                raise SpecError(f"layer {layer} has experts, whose own is blocks[{layer}].mlp.experts.{name}")
             if not hasattr(part, name):  # said here, since torch would call the property itself missing
                 raise SpecError(f"layer {layer}'s {component} is a {type(part).__name__}, which has no {name}")
         try:

@@ -51,10 +51,11 @@ def test_gated_shared_experts_are_those_of_qwen2_moe():
     )
     ours = spec.build(12, Place("blocks.0.mlp", 0)).requires_grad_(False)
     ours.router.weight.copy_(theirs.gate.weight)
-    for index, expert in enumerate(ours.experts):
+    for index in range(6):
         gate, linear = theirs.experts.gate_up_proj[index].chunk(2)
-        expert.gate.weight.copy_(gate), expert.in_.weight.copy_(linear)
-        expert.out.weight.copy_(theirs.experts.down_proj[index])
+        ours.experts.W_gate[index].copy_(gate.T)
+        ours.experts.W_in[index].copy_(linear.T)
+        ours.experts.W_out[index].copy_(theirs.experts.down_proj[index].T)
     shared = theirs.shared_expert
     for mine, other in (("gate", shared.gate_proj), ("in_", shared.up_proj), ("out", shared.down_proj)):
         getattr(ours.shared.mlp, mine).weight.copy_(other.weight)
@@ -110,14 +111,15 @@ def test_matrices_of_latent_attention_are_asked_for_by_their_own_names(d_latent_
     assert close(cache["k_rope", 0], cache["ln1.out", 0] @ model.W_KR[0], 1e-5)
 
 
-def test_experts_are_asked_one_by_one():
+def test_weights_of_experts_have_an_axis_of_them():
     layer = wb.model.block.PreNorm(
         AttentionSpec(2, 1, 4), MixtureOfExpertsSpec(RouterSpec(4, 2), GatedMLPSpec(5)), None, None
     )
     spec = wb.ModelSpec(12, 64, TokenEmbeddingSpec(23), None, (layer,), None, UnembeddingSpec(23))
     model = powered(spec)
-    assert model.blocks[0].mlp.experts[3].W_in.shape == (12, 5)
-    with pytest.raises(wb.errors.SpecError, match=r"experts\[e\]\.W_in"):
+    assert model.blocks[0].mlp.experts.W_in.shape == (4, 12, 5)
+    assert model.blocks[0].mlp.experts.b_out.shape == (4, 12)
+    with pytest.raises(wb.errors.SpecError, match=r"blocks\[0\]\.mlp\.experts\.W_in"):
         model.W_in  # noqa: B018
     assert spec.n_params - spec.n_active_params == 2 * 3 * 12 * 5
     assert spec.d_mlp == 5

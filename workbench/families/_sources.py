@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -21,6 +21,7 @@ class Source:
     view returns a view wherever it can: parameters are the file's own memory, not copies.
     equal_parts: into how many the view cuts the file's axis `cut`; one that does not come out even is refused.
     copied: where it cannot be a view, so that it takes memory of its own even from a mapped file.
+    stack:  further tensors of the same layout, which stand behind the first along a new axis in front.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Source:
     cut: int = -1
     of_head: bool = False  # beside the backbone, so never under its prefix
     copied: bool = False
+    stack: tuple[str, ...] = ()
 
     def split_unevenly(self, shape: tuple[int, ...]) -> bool:
         """Whether the file's axis cannot be cut into the equal parts that this source expects."""
@@ -53,6 +55,17 @@ def rows(name: str, *sizes: int, index: int) -> Source:
     return Source(name, lambda tensor: tensor.split(list(sizes))[index])
 
 
+def stacked(names: Iterable[str], view: Callable[[Tensor], Tensor] = as_it_is) -> Source:
+    """Tensors of one shape as a single parameter with an axis in front: a copy."""
+    first, *others = names
+    return Source(first, view, stack=tuple(others), copied=True)
+
+
+def in_out(tensor: Tensor) -> Tensor:
+    """Weights of experts [expert, out, in], laid out as a product over all of them reads them."""
+    return tensor.mT.contiguous()
+
+
 def in_layers(n_layers: int, their_layers: str, names: Mapping[str, str], fields: str = "weight bias") -> Sources:
     """`blocks.3.attn.q.weight` and its like: ours to the file's name within a layer, in every layer."""
     return {
@@ -63,32 +76,27 @@ def in_layers(n_layers: int, their_layers: str, names: Mapping[str, str], fields
     }
 
 
-def expert(
-    name: str, index: int, of: int, view: Callable[[Tensor], Tensor] = as_it_is, *, copied: bool = False
-) -> Source:
-    """One expert's part of a tensor that holds all of them, [expert, ...]."""
-    return Source(name, lambda tensor: view(tensor.unflatten(0, (of,))[index]), copied=copied)
-
-
 def gated_experts(ours: str, n_experts: int, *, each: str, together: str, names: Mapping[str, str]) -> Sources:
-    """The gated experts of one layer, wherever they lie.
+    """The gated experts of one layer, wherever they lie; none where the layer is dense.
 
     ours:     our prefix, e.g. "blocks.3.mlp.experts".
     each:     prefix of experts that lie one by one, as in files; names are those within one, e.g. gate: "gate_proj".
     together: prefix of tensors that hold all experts: gate and linear branch fused, as in transformers' memory since
               its release 5, or a tensor for each, as in GGUF.
     """
-    fused, halves = f"{together}.gate_up_proj", {"gate": 0, "in_": 1}
+    if not n_experts:
+        return {}
+    fused = f"{together}.gate_up_proj"
+    memory = {
+        "gate": Source(fused, partial(_half, index=0), copied=True),
+        "in_": Source(fused, partial(_half, index=1), copied=True),
+        "out": Source(f"{together}.down_proj", in_out, copied=True),
+    }
     found: Sources = {}
-    for index in range(n_experts):
-        for name, theirs in names.items():
-            alone = Source(f"{each}.{index}.{theirs}.weight")
-            stacked = expert(f"{together}.{_BRANCHES[name]}.weight", index, n_experts)
-            if name in halves:
-                memory = expert(fused, index, n_experts, partial(_half, index=halves[name]))
-            else:
-                memory = expert(f"{together}.down_proj", index, n_experts)
-            found[f"{ours}.{index}.{name}.weight"] = (alone, memory, stacked)
+    for name, theirs in names.items():
+        alone = stacked((f"{each}.{index}.{theirs}.weight" for index in range(n_experts)), Tensor.t)
+        apart = Source(f"{together}.{_BRANCHES[name]}.weight", in_out, copied=True)
+        found[f"{ours}.{name}.weight"] = (alone, memory[name], apart)
     return found
 
 
@@ -96,4 +104,4 @@ _BRANCHES = {"gate": "gate_proj", "in_": "up_proj", "out": "down_proj"}
 
 
 def _half(tensor: Tensor, index: int) -> Tensor:
-    return tensor.chunk(2)[index]
+    return in_out(tensor.chunk(2, dim=1)[index])

@@ -16,9 +16,9 @@ from ..model.router import RouterSpec
 from ..spec import ModelSpec
 from . import _decoder
 from ._config import Config
-from ._decoder import NAMES, assembled, heads_of, n_experts_in, windows
+from ._decoder import NAMES, assembled, heads_of, windows
 from ._rotary import rope_entry, rotary
-from ._sources import Source, Sources, expert
+from ._sources import Source, Sources
 
 PREFIX = "model."
 IGNORED = ()
@@ -60,24 +60,22 @@ def sources(spec: ModelSpec) -> Sources:
     found = _decoder.sources(spec, NAMES | {"mlp.router": "mlp.router"})
     for layer in range(spec.n_layers):
         found[f"blocks.{layer}.attn.sink.weight"] = Source(f"layers.{layer}.self_attn.sinks")
-        n_experts, theirs = n_experts_in(spec, layer), f"layers.{layer}.mlp.experts"
-        for index in range(n_experts):
-            ours = f"blocks.{layer}.mlp.experts.{index}"
-            for field, suffix in (("weight", ""), ("bias", "_bias")):
-                for branch, view in (("gate", _gate), ("in_", _linear)):
-                    together = expert(f"{theirs}.gate_up_proj{suffix}", index, n_experts, view, copied=True)
-                    found[f"{ours}.{branch}.{field}"] = together
-                found[f"{ours}.out.{field}"] = expert(f"{theirs}.down_proj{suffix}", index, n_experts, Tensor.t)
+        ours, theirs = f"blocks.{layer}.mlp.experts", f"layers.{layer}.mlp.experts"
+        for branch, view in (("gate", _gate), ("in_", _linear)):
+            found[f"{ours}.{branch}.weight"] = Source(f"{theirs}.gate_up_proj", view, copied=True)
+            found[f"{ours}.{branch}.bias"] = Source(f"{theirs}.gate_up_proj_bias", view, copied=True)
+        found[f"{ours}.out.weight"] = Source(f"{theirs}.down_proj")
+        found[f"{ours}.out.bias"] = Source(f"{theirs}.down_proj_bias")
     return found
 
 
-# Gate and linear branch alternate in the last axis, [in, out] or [out]. Every second number of it, as a view, has no
-# axis in which numbers lie side by side, and matrix products would copy it at every pass: it is copied once instead.
+# Gate and linear branch alternate in the last axis. Every second number of it, as a view, has no axis in which numbers
+# lie side by side, and matrix products would copy it at every pass: it is copied once instead.
 
 
 def _gate(tensor: Tensor) -> Tensor:
-    return tensor[..., 0::2].t().contiguous()
+    return tensor[..., 0::2].contiguous()
 
 
 def _linear(tensor: Tensor) -> Tensor:
-    return tensor[..., 1::2].t().contiguous()
+    return tensor[..., 1::2].contiguous()

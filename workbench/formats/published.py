@@ -72,6 +72,12 @@ def read_published(
     read: dict[str, Tensor] = {}  # one tensor of the file may hold several parameters
 
     def parameter(part: Source) -> Tensor:
+        if part.stack:  # filled in place, so that no more than one of them is in memory twice
+            first = part.view(source.tensor(part.name))
+            whole = torch.empty(1 + len(part.stack), *first.shape, dtype=dtype or first.dtype, device=device)
+            for index, name in enumerate((part.name, *part.stack)):
+                whole[index] = part.view(source.tensor(name))
+            return whole
         if part.name not in read:
             read[part.name] = source.tensor(part.name)
         return part.view(read[part.name]).to(device=device, dtype=dtype)
@@ -87,11 +93,11 @@ def locate(model_family: ModuleType, spec: ModelSpec, source: TensorSource) -> d
     located: dict[str, Source] = {}
     for name, parameter in meta_transformer(spec).named_parameters():
         part = located[name] = parts[name]
-        if part.name not in existing:
-            name, names = source.called(part.name), map(source.called, existing)
-            raise LoadError(f"{source.where} lacks the tensor {name!r}; {nearest(name, names)}")
+        if missing := [theirs for theirs in (part.name, *part.stack) if theirs not in existing]:
+            theirs, names = source.called(missing[0]), map(source.called, existing)
+            raise LoadError(f"{source.where} lacks the tensor {theirs!r}; {nearest(theirs, names)}")
         _check_shape(part, tuple(parameter.shape), source)
-    left = existing - {part.name for part in located.values()}
+    left = existing - {theirs for part in located.values() for theirs in (part.name, *part.stack)}
     ignored = re.compile(f"({re.escape(model_family.PREFIX)})?({'|'.join((*model_family.IGNORED, _FREQUENCIES))})")
     left = {name for name in left if not ignored.fullmatch(name)}
     if hasattr(model_family, "of_no_use"):
@@ -107,13 +113,19 @@ def _in_file(part: Source | tuple[Source, ...], prefix: str, existing: set[str])
     """A part under the name that this file uses: a model with a head prefixes its backbone, a bare one does not. Of
     several places where it may lie, the first that the file has."""
     places = [
-        place if place.of_head else replace(place, name=prefix + place.name)
+        place
+        if place.of_head
+        else replace(place, name=prefix + place.name, stack=tuple(prefix + name for name in place.stack))
         for place in (part if isinstance(part, tuple) else (part,))
     ]
     return next((place for place in places if place.name in existing), places[0])
 
 
 def _check_shape(part: Source, wanted: tuple[int, ...], source: TensorSource) -> None:
+    if part.stack:
+        for name in (part.name, *part.stack):
+            _check_shape(replace(part, name=name, stack=()), wanted[1:], source)
+        return
     shape = source.shape(part.name)
     try:
         came = tuple(part.view(torch.empty(shape, device="meta")).shape)
@@ -142,12 +154,14 @@ def refuse_too_large(
     located: Mapping[str, Source], source: TensorSource, dtype: torch.dtype | None, device: torch.device
 ) -> None:
     """TooLargeError before anything is read. What stays memory-mapped in the file's own dtype takes nothing."""
-    size = 0
-    for part in {part.name: part for part in located.values()}.values():
-        kept = source.dtype(part.name)
-        converted = device.type != "cpu" or (dtype is not None and dtype != kept)
-        if converted or part.copied or not source.mapped(part.name):
-            size += torch.Size(source.shape(part.name)).numel() * (dtype or kept).itemsize
+    size, counted = 0, set()
+    for part in located.values():
+        for name in {part.name, *part.stack} - counted:
+            kept = source.dtype(name)
+            converted = device.type != "cpu" or (dtype is not None and dtype != kept)
+            if converted or part.copied or not source.mapped(name):
+                size += torch.Size(source.shape(name)).numel() * (dtype or kept).itemsize
+            counted.add(name)
     if size > (free := free_memory(device)):
         raise TooLargeError(
             f"{source.where} takes {size_text(size)} on {device} and {size_text(free)} are free; "

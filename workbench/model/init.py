@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..spec import ModelSpec
-from .linear import WriteLinear
+from .linear import Writes
 from .transformer import Transformer
 
 STD = 0.02
@@ -36,7 +36,7 @@ def _initial(model: Transformer, name: str, parameter: nn.Parameter, generator: 
     constant = getattr(owner, "starts_at", {"bias": 0.0}).get(field)
     if constant is not None:
         return torch.full(parameter.shape, constant)
-    std = STD / (2 * model.spec.n_layers) ** 0.5 if isinstance(owner, WriteLinear) else STD
+    std = STD / (2 * model.spec.n_layers) ** 0.5 if isinstance(owner, Writes) else STD
     return torch.empty(parameter.shape).normal_(0.0, std, generator=generator)
 
 

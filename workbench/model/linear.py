@@ -2,20 +2,64 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class Linear(nn.Linear):
     """y = W x + b."""
 
+    @property
+    def matrix(self) -> Float[Tensor, "in out"]:
+        """W transposed, as the field writes it."""
+        return self.weight.T
+
     def bias_or_zeros(self) -> Float[Tensor, " out"]:
         return self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
 
 
-class WriteLinear(Linear):
-    """A projection whose output is added to the stream.
+class ExpertLinear(nn.Module):
+    """y = x W_e + b_e: a projection for each of several experts.
+
+    Weights lie [expert, in, out], the way in which a batched product reads them fastest where each has few rows.
+    """
+
+    bias: Tensor | None
+
+    def __init__(self, n_experts: int, in_features: int, out_features: int, bias: bool):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_experts, in_features, out_features))
+        self.register_parameter("bias", nn.Parameter(torch.empty(n_experts, out_features)) if bias else None)
+
+    def forward(self, x: Float[Tensor, "*rows in"], expert: int | None = None) -> Float[Tensor, "*rows out"]:
+        """Of one expert's rows [row in], or of rows for each expert [expert row in]."""
+        if expert is not None:
+            return F.linear(x, self.weight[expert].T, None if self.bias is None else self.bias[expert])
+        if self.bias is None:
+            return torch.bmm(x, self.weight)
+        return torch.baddbmm(self.bias[:, None], x, self.weight)
+
+    @property
+    def matrix(self) -> Float[Tensor, "expert in out"]:
+        return self.weight
+
+    def bias_or_zeros(self) -> Float[Tensor, "expert out"]:
+        return self.weight.new_zeros(self.weight.shape[::2]) if self.bias is None else self.bias
+
+
+class Writes:
+    """Marks a projection whose output is added to the stream.
 
     There are 2 n_layers of them, and each starts smaller by 1/sqrt(2 n_layers), so that the variance of the
     stream does not grow with depth (GPT-2, Radford et al. 2019, section 2.3).
     """
+
+
+class WriteLinear(Linear, Writes):
+    pass
+
+
+class ExpertWriteLinear(ExpertLinear, Writes):
+    pass

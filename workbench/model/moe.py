@@ -9,31 +9,32 @@ compute, each on its own tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from ..sites import Place
 from ..spec import Component, ComponentSpec
 from .linear import Linear
-from .mlp import FeedForward, FeedForwardSpec
+from .mlp import FeedForwardSpec
 from .pass_ import Pass
 from .router import Router, RouterSpec
 
+# Experts are computed together, as one batched product, while that does not multiply more than this many times the
+# rows that there are; with few tokens or one favourite expert, one by one. The first reads weights much faster.
+_MOST_WASTE = 4
+
 
 class MixtureOfExperts(Component):
-    """experts[e] is a feed-forward with the field's weights: `blocks[3].mlp.experts[7].W_in`."""
+    """experts: one feed-forward with weights for each, `blocks[3].mlp.experts.W_in` [expert d_model d_mlp]."""
 
     def __init__(self, spec: MixtureOfExpertsSpec, d_model: int, place: Place):
         super().__init__()
         self.spec = spec
         self.router = Router(spec.router, d_model, place)
-        experts = [spec.expert.build(d_model, Place()) for _ in range(spec.router.n_experts)]
-        self.experts = cast(Sequence[FeedForward], nn.ModuleList(experts))
+        self.experts = spec.expert.build_experts(spec.router.n_experts, d_model)
         self.shared = spec.shared.build(d_model, place) if spec.shared else NoSharedExperts()
         self.sites = (*self.router.sites, *self.shared.sites)
 
@@ -53,11 +54,27 @@ class MixtureOfExperts(Component):
     ) -> tuple[Tensor, Tensor, Float[Tensor, "chosen d_model"]]:
         """Token, expert and weighted output of every choice, in order of experts."""
         expert, token = weights.t().nonzero(as_tuple=True)
-        counts = expert.bincount(minlength=len(self.experts)).tolist()
-        groups = x[token].split(counts)
-        written = [self.experts[index].written(group) for index, group in enumerate(groups) if len(group)]
-        outputs = torch.cat([x.new_zeros(0, x.shape[-1]), *written])
+        counts = expert.bincount(minlength=weights.shape[1])
+        most = int(counts.max())
+        together = len(counts) * most <= _MOST_WASTE * len(expert)
+        write = self._together if together else self._one_by_one
+        outputs = write(x[token], expert, counts, most)
         return token, expert, (outputs * weights[token, expert, None]).to(x.dtype)
+
+    def _together(
+        self, rows: Float[Tensor, "chosen d_model"], expert: Int[Tensor, " chosen"], counts: Tensor, most: int
+    ) -> Float[Tensor, "chosen d_model"]:
+        """Every expert's rows side by side, filled up to the most that one has."""
+        place = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[expert]
+        packed = rows.new_zeros(len(counts), most, rows.shape[1]).index_put((expert, place), rows)
+        return self.experts.written(packed)[expert, place]
+
+    def _one_by_one(
+        self, rows: Float[Tensor, "chosen d_model"], expert: Int[Tensor, " chosen"], counts: Tensor, most: int
+    ) -> Float[Tensor, "chosen d_model"]:
+        groups = enumerate(rows.split(counts.tolist()))
+        written = [self.experts.written(group, index) for index, group in groups if len(group)]
+        return torch.cat([rows[:0], *written])
 
     def expert_outputs(
         self, x: Float[Tensor, "*rows d_model"], weights: Float[Tensor, "*rows expert"]
@@ -65,7 +82,7 @@ class MixtureOfExperts(Component):
         """What each expert adds, 0 where it was not chosen."""
         rows = x.reshape(-1, x.shape[-1])
         token, expert, written = self.each(rows, weights.reshape(len(rows), -1))
-        outputs = x.new_zeros(len(rows), len(self.experts), x.shape[-1]).index_put((token, expert), written)
+        outputs = x.new_zeros(len(rows), weights.shape[-1], x.shape[-1]).index_put((token, expert), written)
         return outputs.view(*weights.shape, x.shape[-1])
 
 
