@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 
 import workbench as wb  # noqa: E402
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)  # the models are tiny, and threads that wait for each other cost more than they do
 settings.register_profile(
     "house",
     deadline=None,
