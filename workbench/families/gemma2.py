@@ -73,4 +73,5 @@ def gguf_config(said: Config, tensors: Set[str]) -> dict[str, Any]:
         "query_pre_attn_scalar": _gguf.gemma_scalar(said, n_layers_of_27b=46),
         "sliding_window": said.integer("sliding_window", 4096),
         "sliding_window_pattern": None,
+        "tie_word_embeddings": True,  # llama.cpp has no name for another unembedding
     }
