@@ -1,5 +1,6 @@
 """Every family that llama.cpp writes, from small transformers models, through a file as its converter writes it."""
 
+import weakref
 from dataclasses import replace
 from math import log
 
@@ -26,6 +27,7 @@ from transformers import (
 
 import workbench as wb
 from workbench.families._gguf import share_of_head
+from workbench.formats.gguf import GGUFFile
 from workbench.model.rotary_scaling import DivisorsSpec, LinearScalingSpec, YaRNSpec
 
 SIZES = {"hidden_size": 24, "intermediate_size": 40, "vocab_size": 53, "max_position_embeddings": 40}
@@ -216,6 +218,29 @@ def test_what_a_file_takes_is_said_before_it_is_read(tmp_path, monkeypatch):
             wb.load(file.write(tmp_path / "model.gguf"))
         monkeypatch.setattr("workbench.formats.published.free_memory", lambda device, free=size: free)
         wb.load(file.write(tmp_path / "model.gguf"))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "phi3", "mixtral"])
+def test_what_was_dequantised_is_let_go_of(name, tmp_path, monkeypatch):
+    """Another dtype is a copy, and then no more than a layer's tensors are there twice."""
+    file = convert(tiny(OF_32[name]), tmp_path / "published")
+    path = replace(file, quantised={key for key, tensor in file.tensors.items() if tensor.ndim > 1}).write(
+        tmp_path / "model.gguf"
+    )
+    read, most, tensor_of = [], 0, GGUFFile.tensor
+
+    def counted(self, *arguments):
+        nonlocal most
+        tensor = tensor_of(self, *arguments)
+        read.append(weakref.ref(tensor))
+        most = max(most, sum(other() is not None for other in read))
+        return tensor
+
+    monkeypatch.setattr(GGUFFile, "tensor", counted)
+    model = wb.load(path, dtype=torch.bfloat16)
+    assert len(read) > 12
+    assert most <= 4
+    assert model.dtype == torch.bfloat16
 
 
 # ---- power ---------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ alone before any tensor is read: nothing missing, nothing left over, every part 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -69,7 +70,9 @@ def read_published(
     reader.finish()
     located = locate(model_family, spec, source)
     refuse_too_large(located, source, dtype, device)
-    read: dict[str, Tensor] = {}  # one tensor of the file may hold several parameters
+    # One tensor of the file may hold several parameters; it is let go of with the last, since it may be a copy.
+    read: dict[str, Tensor] = {}
+    uses = Counter(part.name for part in located.values())
 
     def parameter(part: Source) -> Tensor:
         if part.stack:  # filled in place, so that no more than one of them is in memory twice
@@ -80,7 +83,9 @@ def read_published(
             return whole
         if part.name not in read:
             read[part.name] = source.tensor(part.name)
-        return part.view(read[part.name]).to(device=device, dtype=dtype)
+        uses[part.name] -= 1
+        tensor = read[part.name] if uses[part.name] else read.pop(part.name)
+        return part.view(tensor).to(device=device, dtype=dtype)
 
     return spec, {name: parameter(part) for name, part in located.items()}
 
