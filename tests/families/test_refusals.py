@@ -77,18 +77,20 @@ def test_an_unknown_family_lists_the_known_ones_and_the_way_to_add_it(folder):
     assert all(name in said for name in supported())
 
 
-def test_a_model_that_does_not_fit_says_so_before_it_allocates(monkeypatch, folder):
+def test_a_model_that_does_not_fit_says_so_before_it_allocates(monkeypatch, folder, tmp_path):
     theirs = tiny(ALL[MIXTRAL])
     for module in ("workbench.formats.published", "workbench.hooked"):
         monkeypatch.setattr(f"{module}.free_memory", lambda device: 10_000)
     for make in (
         lambda: wb.from_huggingface(theirs),
+        lambda: wb.load(folder),  # experts are put together, which is a copy
         lambda: wb.load(folder, dtype=torch.float64),
         lambda: wb.HookedTransformer(wb.ModelSpec.preset("kamui-small")),
     ):
         with pytest.raises(wb.errors.TooLargeError, match=r"takes [\d.]+ [KMG]iB.* and 9.8 KiB are free"):
             make()
-    wb.load(folder)  # memory-mapped, so it takes nothing
+    tiny(ALL[LLAMA]).save_pretrained(tmp_path)
+    wb.load(tmp_path)  # memory-mapped, so it takes nothing
 
 
 scaled = rotary_scaling
