@@ -29,6 +29,7 @@ lab: $(VENV)/lab.ready
 
 bench: $(VENV)/bench.ready
 	$(BIN)/python benchmarks/spine.py
+	$(BIN)/python benchmarks/families.py
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is wanted; name one with make PYTHON=..."; exit 1; }

@@ -10,6 +10,7 @@ compute, each on its own tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 
 import torch
 from jaxtyping import Float, Int
@@ -22,9 +23,10 @@ from .mlp import FeedForwardSpec
 from .pass_ import Pass
 from .router import Router, RouterSpec
 
-# Experts are computed together, as one batched product, while that does not multiply more than this many times the
-# rows that there are; with few tokens or one favourite expert, one by one. The first reads weights much faster.
-_MOST_WASTE = 4
+# With a few rows to an expert the time goes into reading weights, and one batched product over all experts reads them
+# fastest; it takes this many times the mean of rows from each, and what is more goes one by one.
+_FEW_ROWS = (2, 16)
+_MORE_THAN_MEAN = 1.5
 
 
 class MixtureOfExperts(Component):
@@ -52,29 +54,34 @@ class MixtureOfExperts(Component):
     def each(
         self, x: Float[Tensor, "token d_model"], weights: Float[Tensor, "token expert"]
     ) -> tuple[Tensor, Tensor, Float[Tensor, "chosen d_model"]]:
-        """Token, expert and weighted output of every choice, in order of experts."""
+        """Token, expert and weighted output of every choice."""
         expert, token = weights.t().nonzero(as_tuple=True)
         counts = expert.bincount(minlength=weights.shape[1])
-        most = int(counts.max())
-        together = len(counts) * most <= _MOST_WASTE * len(expert)
-        write = self._together if together else self._one_by_one
-        outputs = write(x[token], expert, counts, most)
+        if _FEW_ROWS[0] <= len(token) / len(counts) <= _FEW_ROWS[1]:
+            order, outputs = self._together(x, token, expert, counts)
+            token, expert = token[order], expert[order]
+        else:
+            outputs = self._one_by_one(x[token], counts)
         return token, expert, (outputs * weights[token, expert, None]).to(x.dtype)
 
     def _together(
-        self, rows: Float[Tensor, "chosen d_model"], expert: Int[Tensor, " chosen"], counts: Tensor, most: int
-    ) -> Float[Tensor, "chosen d_model"]:
-        """Every expert's rows side by side, filled up to the most that one has."""
-        place = torch.arange(len(rows), device=rows.device) - (counts.cumsum(0) - counts)[expert]
-        packed = rows.new_zeros(len(counts), most, rows.shape[1]).index_put((expert, place), rows)
-        return self.experts.written(packed)[expert, place]
+        self, x: Float[Tensor, "token d_model"], token: Tensor, expert: Tensor, counts: Int[Tensor, " expert"]
+    ) -> tuple[Int[Tensor, " chosen"], Float[Tensor, "chosen d_model"]]:
+        """In which order choices come out, and what is written: first those that find room in the batch."""
+        size = ceil(_MORE_THAN_MEAN * len(token) / len(counts))
+        place = torch.arange(len(token), device=x.device) - (counts.cumsum(0) - counts)[expert]
+        within = place < size
+        inside, outside = within.nonzero()[:, 0], (~within).nonzero()[:, 0]
+        slots = expert[inside], place[inside]
+        packed = x.new_zeros(len(counts), size, x.shape[1]).index_put(slots, x[token[inside]])
+        rest = self._one_by_one(x[token[outside]], (counts - size).clamp(min=0))
+        return torch.cat([inside, outside]), torch.cat([self.experts.written(packed)[slots], rest])
 
     def _one_by_one(
-        self, rows: Float[Tensor, "chosen d_model"], expert: Int[Tensor, " chosen"], counts: Tensor, most: int
+        self, rows: Float[Tensor, "chosen d_model"], counts: Int[Tensor, " expert"]
     ) -> Float[Tensor, "chosen d_model"]:
         groups = enumerate(rows.split(counts.tolist()))
-        written = [self.experts.written(group, index) for index, group in groups if len(group)]
-        return torch.cat([rows[:0], *written])
+        return torch.cat([rows[:0], *(self.experts.written(group, index) for index, group in groups if len(group))])
 
     def expert_outputs(
         self, x: Float[Tensor, "*rows d_model"], weights: Float[Tensor, "*rows expert"]
