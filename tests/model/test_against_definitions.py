@@ -123,3 +123,21 @@ def test_weights_of_experts_have_an_axis_of_them():
         model.W_in  # noqa: B018
     assert spec.n_params - spec.n_active_params == 2 * 3 * 12 * 5
     assert spec.d_mlp == 5
+
+
+@pytest.mark.parametrize("left_out", [[], [3], [1], [0, 2]])
+def test_only_chosen_experts_compute(monkeypatch, left_out):
+    """Few rows to each go through batches of neighbours, and an expert that has none is not touched."""
+    spec = MixtureOfExpertsSpec(RouterSpec(4, 2), GatedMLPSpec(5))
+    mixture = spec.build(12, Place("blocks.0.mlp", 0)).requires_grad_(False)
+    give_power(mixture)
+    generator = torch.Generator().manual_seed(0)
+    x, weights = torch.randn(14, 12, generator=generator), torch.rand(14, 4, generator=generator)
+    weights[:, left_out], written, asked = 0.0, mixture.experts.written, []
+    monkeypatch.setattr(mixture.experts, "written", lambda x, *e: asked.append(e) or written(x, *e), raising=False)
+    outputs = mixture.expert_outputs(x, weights)
+    touched = [set(range(4)[e[0]]) if isinstance(e[0], slice) else {e[0]} for e in asked]
+    assert isinstance(asked[0][0], slice)
+    assert set().union(*touched) == set(range(4)) - set(left_out)
+    by_hand = torch.stack([written(x, e) for e in range(4)], -2) * weights[..., None]
+    assert close(outputs, by_hand, 1e-5)

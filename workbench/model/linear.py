@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 
 class Linear(nn.Linear):
@@ -33,13 +32,10 @@ class ExpertLinear(nn.Module):
         self.weight = nn.Parameter(torch.empty(n_experts, in_features, out_features))
         self.register_parameter("bias", nn.Parameter(torch.empty(n_experts, out_features)) if bias else None)
 
-    def forward(self, x: Float[Tensor, "*rows in"], expert: int | None = None) -> Float[Tensor, "*rows out"]:
-        """Of one expert's rows [row in], or of rows for each expert [expert row in]."""
-        if expert is not None:
-            return F.linear(x, self.weight[expert].T, None if self.bias is None else self.bias[expert])
-        if self.bias is None:
-            return torch.bmm(x, self.weight)
-        return torch.baddbmm(self.bias[:, None], x, self.weight)
+    def forward(self, x: Float[Tensor, "*rows in"], expert: int | slice) -> Float[Tensor, "*rows out"]:
+        """One expert's rows [row in], or those of several neighbours [expert row in]."""
+        product = x @ self.weight[expert]
+        return product if self.bias is None else product + self.bias[expert].unsqueeze(-2)
 
     @property
     def matrix(self) -> Float[Tensor, "expert in out"]:

@@ -52,8 +52,8 @@ class FeedForward(Component):
     out: Linear | ExpertLinear
 
     @abstractmethod
-    def written(self, x: Float[Tensor, "*rows d_model"], *expert: int) -> Float[Tensor, "*rows d_model"]:
-        """What is written, in one go and past the sites; of experts, by one of them or each by its own rows."""
+    def written(self, x: Float[Tensor, "*rows d_model"], *expert: int | slice) -> Float[Tensor, "*rows d_model"]:
+        """What is written, in one go and past the sites; of experts, by one or by neighbours, each of its own rows."""
 
     @property
     def W_in(self) -> Float[Tensor, "*expert d_model d_mlp"]:
@@ -89,7 +89,7 @@ class MLP(FeedForward):
         post = at(self.hook_post, self.activation(pre))
         return self.out(post)
 
-    def written(self, x: Float[Tensor, "*rows d_model"], *expert: int) -> Float[Tensor, "*rows d_model"]:
+    def written(self, x: Float[Tensor, "*rows d_model"], *expert: int | slice) -> Float[Tensor, "*rows d_model"]:
         return self.out(self.activation(self.in_(x, *expert)), *expert)
 
 
@@ -113,7 +113,7 @@ class GatedMLP(FeedForward):
         post = at(self.hook_post, self.gated(pre, linear))
         return self.out(post)
 
-    def written(self, x: Float[Tensor, "*rows d_model"], *expert: int) -> Float[Tensor, "*rows d_model"]:
+    def written(self, x: Float[Tensor, "*rows d_model"], *expert: int | slice) -> Float[Tensor, "*rows d_model"]:
         return self.out(self.gated(self.gate(x, *expert), self.in_(x, *expert)), *expert)
 
     def gated(self, pre: Float[Tensor, "*rows d_mlp"], linear: Float[Tensor, "*rows d_mlp"]) -> Tensor:

@@ -10,6 +10,7 @@ compute, each on its own tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from math import ceil
 
 import torch
@@ -23,8 +24,8 @@ from .mlp import FeedForwardSpec
 from .pass_ import Pass
 from .router import Router, RouterSpec
 
-# With a few rows to an expert the time goes into reading weights, and one batched product over all experts reads them
-# fastest; it takes this many times the mean of rows from each, and what is more goes one by one.
+# With a few rows to an expert the time goes into reading weights, and a batched product over neighbouring experts reads
+# them fastest; it takes this many times the mean of rows from each, and what is more goes one by one.
 _FEW_ROWS = (2, 16)
 _MORE_THAN_MEAN = 1.5
 
@@ -74,8 +75,12 @@ class MixtureOfExperts(Component):
         inside, outside = within.nonzero()[:, 0], (~within).nonzero()[:, 0]
         slots = expert[inside], place[inside]
         packed = x.new_zeros(len(counts), size, x.shape[1]).index_put(slots, x[token[inside]])
+        # Experts that nobody chose are left out, by runs of those chosen: a selection of weights would be a copy.
+        runs = [slice(run[0], run[-1] + 1) for run in _runs(counts.tolist())]
+        batch = torch.cat([self.experts.written(packed[run], run) for run in runs])
+        rank = (counts > 0).cumsum(0) - 1
         rest = self._one_by_one(x[token[outside]], (counts - size).clamp(min=0))
-        return torch.cat([inside, outside]), torch.cat([self.experts.written(packed)[slots], rest])
+        return torch.cat([inside, outside]), torch.cat([batch[rank[slots[0]], slots[1]], rest])
 
     def _one_by_one(
         self, rows: Float[Tensor, "chosen d_model"], counts: Int[Tensor, " expert"]
@@ -91,6 +96,11 @@ class MixtureOfExperts(Component):
         token, expert, written = self.each(rows, weights.reshape(len(rows), -1))
         outputs = x.new_zeros(len(rows), weights.shape[-1], x.shape[-1]).index_put((token, expert), written)
         return outputs.view(*weights.shape, x.shape[-1])
+
+
+def _runs(counts: list[int]) -> list[list[int]]:
+    """Neighbours that are chosen: [2, 1, 0, 3] gives [[0, 1], [3]]."""
+    return [list(run) for chosen, run in groupby(range(len(counts)), lambda e: counts[e] > 0) if chosen]
 
 
 class NoSharedExperts(Component):
