@@ -18,7 +18,8 @@ from torch import Tensor
 
 from .errors import FamilyError, InputError
 from .families import family, supported
-from .hooked import HookedTransformer, from_huggingface, load
+from .hooked import HookedTransformer
+from .loading import from_huggingface, load
 
 TOLERANCE = 2e-5
 LENGTHS = (3, 14, 24)  # short to long: in transformers a rotation that has grown with a text stays grown

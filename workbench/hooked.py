@@ -1,12 +1,10 @@
-"""HookedTransformer: the model with the public methods, a line each, and `load`, which finds the right reader."""
+"""HookedTransformer: the model with the public methods, a line each."""
 
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,26 +12,22 @@ from torch import Tensor
 
 from . import run
 from .cache import ActivationCache
-from .errors import FetchError, InputError, KindError, LoadError, MissingError, SpecError, TooLargeError, nearest
-from .formats.checkpoint import is_checkpoint, read_checkpoint, save_checkpoint
-from .formats.gguf_model import read_gguf
-from .formats.huggingface import read_folder, read_memory
-from .formats.published import Loaded
+from .errors import InputError, KindError, TooLargeError
+from .formats.checkpoint import save_checkpoint
+from .generate import Generated, Plan, Sampling, Step, StepRecorder, StopLike, generate, read_stop
 from .hooks import BoundHooks, HookLike, bind, merge
 from .inputs import Text, TextLike, read_stream, read_text
 from .keywords import checked_keywords
+from .metrics import lm_cross_entropy_loss
 from .model.init import initial_tensors, place_tensors
-from .model.moe import MixtureOfExperts
-from .model.positions import LearnedPositions
-from .model.transformer import Transformer
-from .pretrained import fetch, pretrained
 from .recorder import PosSlice
 from .sizes import free_memory, size_text
 from .spec import ModelSpec
 from .tokenizer import Tokenizer
+from .weights import Weights
 
 
-class HookedTransformer(Transformer):
+class HookedTransformer(Weights):
     """A transformer whose every read and write of the stream can be watched or changed.
 
     Built from a spec it has random weights that train. Loaded (`wb.load`) it has published ones, which are frozen:
@@ -89,7 +83,7 @@ class HookedTransformer(Transformer):
     ) -> tuple[Float[Tensor, "batch pos vocab"], run.AttentionWeights]:
         """Logits, and the attention of every layer: attention[l] is [batch, head, query, key]."""
         text = self._read(tokens, attention_mask, prepend_bos)
-        return run.forward(self, text, merge(self._view_hooks, bind(hooks, self.sites)))
+        return run.forward(self, text, self._bound(hooks))
 
     @checked_keywords
     def run_with_hooks(
@@ -132,6 +126,120 @@ class HookedTransformer(Transformer):
         )
 
     @checked_keywords
+    def forward_hidden(
+        self,
+        tokens: TextLike,
+        final_norm: bool = True,
+        hooks: Iterable[HookLike] = (),
+        attention_mask: Tensor | None = None,
+        prepend_bos: bool | None = None,
+    ) -> Float[Tensor, "batch pos d_model"]:
+        """The last stream, with or without the final norm, and no logits: what a value, reward or classification head
+        reads, so that it is trained on the same backbone."""
+        text = self._read(tokens, attention_mask, prepend_bos)
+        return run.forward_hidden(self, text, self._bound(hooks), final_norm)
+
+    @checked_keywords
+    def loss(
+        self,
+        tokens: TextLike,
+        per_token: bool = False,
+        hooks: Iterable[HookLike] = (),
+        attention_mask: Tensor | None = None,
+        prepend_bos: bool | None = None,
+    ) -> Float[Tensor, "..."]:
+        """The language-model loss of a text, in nats: see `wb.lm_cross_entropy_loss`."""
+        text = self._read(tokens, attention_mask, prepend_bos)
+        logits, _ = run.forward(self, text, self._bound(hooks))
+        return lm_cross_entropy_loss(logits, text.tokens, text.positions >= 0, per_token)
+
+    # Generation
+
+    @checked_keywords
+    def generate(
+        self,
+        tokens: TextLike,
+        max_new_tokens: int = 20,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        hooks: Iterable[HookLike] = (),
+        seed: int | None = None,
+        stop: StopLike = None,
+        use_kv_cache: bool = True,
+        repetition_penalty: float = 1.0,
+        attention_mask: Tensor | None = None,
+        prepend_bos: bool | None = None,
+        on_step: Callable[[Step], object] | None = None,
+        progress: bool = False,
+    ) -> str | list[str] | Int[Tensor, "batch total"]:
+        """What follows: a text for a text, a list for a list, [batch, pos + new] for tokens; the prompt included.
+
+        temperature:  0 takes the most probable token; otherwise logits are divided by it and a token is drawn.
+        top_k, top_p, repetition_penalty, seed: see `workbench.generate.Sampling`.
+        stop:         texts or ids of tokens at which a row ends; None for the tokenizer's end of text, [] for nothing.
+                      What ended a row is left out of its text and stands in its tokens, filled up with padding.
+        use_kv_cache: keep keys and values (or latents) of what was run. False runs the whole text at each step; the
+                      tokens are the same, unless a rotation depends on the length of the text.
+        hooks:        are called in every pass, a step's value having one position; `wb.on_prompt` and
+                      `wb.on_generated` choose. Positions of interventions are columns of the whole text, negative
+                      ones counted from the end of the prompt.
+        on_step:      is called with a `Step` for each new token: its ids, and the texts that became readable.
+
+        InputError, before any token is made, where the text would outgrow the model's context.
+        """
+        plan = Plan(
+            max_new_tokens,
+            Sampling(temperature, top_k, top_p, repetition_penalty, seed),
+            read_stop(stop, self.tokenizer, self.spec.vocab_size),
+            use_kv_cache,
+            on_step,
+            progress,
+        )
+        text = self._read(tokens, attention_mask, prepend_bos)
+        return _as_given(tokens, generate(self, text, plan, self._bound(hooks), self.tokenizer))
+
+    @checked_keywords
+    def generate_with_cache(
+        self,
+        tokens: TextLike,
+        max_new_tokens: int = 20,
+        names_filter: run.NamesFilter = None,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        hooks: Iterable[HookLike] = (),
+        seed: int | None = None,
+        stop: StopLike = None,
+        repetition_penalty: float = 1.0,
+        device: torch.device | str | None = None,
+        attention_mask: Tensor | None = None,
+        prepend_bos: bool | None = None,
+        on_step: Callable[[Step], object] | None = None,
+        progress: bool = False,
+    ) -> tuple[str | list[str] | Int[Tensor, "batch total"], ActivationCache]:
+        """What `generate` gives, and the values at every site (or those of `names_filter`) of the passes that made it:
+        [batch, pos + new - 1 ...], since the last token is never run. No second forward is made for it, and it is what
+        `run_with_cache` records of the same text. Columns after a row's end have position -1."""
+        plan = Plan(
+            max_new_tokens,
+            Sampling(temperature, top_k, top_p, repetition_penalty, seed),
+            read_stop(stop, self.tokenizer, self.spec.vocab_size),
+            True,
+            on_step,
+            progress,
+        )
+        text = self._read(tokens, attention_mask, prepend_bos)
+        wanted = run.select(names_filter, self.sites, run.Span())
+        recorder = StepRecorder(wanted, self.device if device is None else torch.device(device))
+        recorder.refuse_too_large(text, max_new_tokens, self.dtype)
+        made = generate(self, text, plan, self._bound(hooks), self.tokenizer, recorder)
+        return _as_given(tokens, made), recorder.cache(self, made.positions)
+
+    def _bound(self, hooks: Iterable[HookLike]) -> BoundHooks:
+        return merge(self._view_hooks, bind(hooks, self.sites))
+
+    @checked_keywords
     def resume(
         self,
         resid: Float[Tensor, "batch pos d_model"],
@@ -155,7 +263,7 @@ class HookedTransformer(Transformer):
         early calls those of the hooks that it passes.
         """
         view = copy.copy(self)
-        view._view_hooks = merge(self._view_hooks, bind(hooks, self.sites))
+        view._view_hooks = self._bound(hooks)
         return view
 
     def _read(self, tokens: TextLike, attention_mask: Tensor | None, prepend_bos: bool | None) -> Text:
@@ -210,52 +318,6 @@ class HookedTransformer(Transformer):
             raise InputError("this model has no tokenizer; it works with token ids")
         return self.tokenizer
 
-    # Weights, in the field's layout. Per layer they are views: model.blocks[3].attn.W_Q
-
-    def _stack(self, component: str, name: str) -> Tensor:
-        parts = [getattr(block, component, None) for block in self.blocks]
-        for layer, part in enumerate(parts):
-            if part is None:
-                raise SpecError(f"layer {layer} has no {component}, and so no {name}")
-            if isinstance(part, MixtureOfExperts):
-                raise SpecError(f"layer {layer} has experts, whose own is blocks[{layer}].mlp.experts.{name}")
-            if not hasattr(part, name):  # said here, since torch would call the property itself missing
-                raise SpecError(f"layer {layer}'s {component} is a {type(part).__name__}, which has no {name}")
-        try:
-            return torch.stack([getattr(part, name) for part in parts])
-        except RuntimeError:
-            raise SpecError(f"{name} differs in shape from layer to layer; ask blocks[l].{component}.{name}") from None
-
-    W_Q = property(lambda self: self._stack("attn", "W_Q"), doc="[layer head d_model d_head]")
-    W_K = property(lambda self: self._stack("attn", "W_K"), doc="[layer kv_head d_model d_head]")
-    W_V = property(lambda self: self._stack("attn", "W_V"), doc="[layer kv_head d_model d_head]")
-    W_O = property(lambda self: self._stack("attn", "W_O"), doc="[layer head d_head d_model]")
-    b_Q = property(lambda self: self._stack("attn", "b_Q"), doc="[layer head d_head]; 0 where there is none")
-    b_K = property(lambda self: self._stack("attn", "b_K"), doc="[layer kv_head d_head]; 0 where there is none")
-    b_V = property(lambda self: self._stack("attn", "b_V"), doc="[layer kv_head d_head]; 0 where there is none")
-    b_O = property(lambda self: self._stack("attn", "b_O"), doc="[layer d_model]; 0 where there is none")
-    W_DQ = property(lambda self: self._stack("attn", "W_DQ"), doc="[layer d_model d_latent], of latent attention")
-    W_UQ = property(lambda self: self._stack("attn", "W_UQ"), doc="[layer head d_latent d_head], of latent attention")
-    W_DKV = property(lambda self: self._stack("attn", "W_DKV"), doc="[layer d_model d_latent], of latent attention")
-    W_UK = property(lambda self: self._stack("attn", "W_UK"), doc="[layer head d_latent d_nope], of latent attention")
-    W_UV = property(lambda self: self._stack("attn", "W_UV"), doc="[layer head d_latent d_value], of latent attention")
-    W_KR = property(lambda self: self._stack("attn", "W_KR"), doc="[layer d_model d_rope], of latent attention")
-    W_in = property(lambda self: self._stack("mlp", "W_in"), doc="[layer d_model d_mlp]")
-    W_gate = property(lambda self: self._stack("mlp", "W_gate"), doc="[layer d_model d_mlp]")
-    W_out = property(lambda self: self._stack("mlp", "W_out"), doc="[layer d_mlp d_model]")
-    b_in = property(lambda self: self._stack("mlp", "b_in"), doc="[layer d_mlp]; 0 where there is none")
-    b_gate = property(lambda self: self._stack("mlp", "b_gate"), doc="[layer d_mlp]; 0 where there is none")
-    b_out = property(lambda self: self._stack("mlp", "b_out"), doc="[layer d_model]; 0 where there is none")
-    W_E = property(lambda self: self.embedding.W_E, doc="[vocab d_model]; what each token writes")
-    W_pos = property(lambda self: self._learned_positions(), doc="[n_ctx d_model], of learned positions")
-    W_U = property(lambda self: self.unembedding.W_U, doc="[d_model vocab]")
-    b_U = property(lambda self: self.unembedding.b_U, doc="[vocab]; 0 where there is none")
-
-    def _learned_positions(self) -> Tensor:
-        if not isinstance(self.pos_embedding, LearnedPositions):
-            raise SpecError(f"this model has no W_pos: its positions are {type(self.pos_embedding).__name__}")
-        return self.pos_embedding.weight
-
     # Files
 
     def save(self, folder: str | Path) -> None:
@@ -265,75 +327,10 @@ class HookedTransformer(Transformer):
         save_checkpoint(self, self.tokenizer, Path(folder))
 
 
-@checked_keywords
-def load(
-    source: str | Path, dtype: torch.dtype | None = torch.float32, device: torch.device | str = "cpu"
-) -> HookedTransformer:
-    """A model in evaluation mode, its weights frozen.
-
-    source: a checkpoint folder of ours, a Hugging Face folder, a .gguf file, a name in `wb.pretrained()`, or a
-            hub id such as "openai-community/gpt2" where the hub can be reached.
-    dtype:  None keeps the file's own, which stays memory-mapped.
-    """
-    if not isinstance(source, (str, Path)):
-        raise KindError(
-            f"wb.load takes a path or a name, not {type(source).__name__}; "
-            "for a transformers model in memory there is wb.from_huggingface"
-        )
-    if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-        raise KindError(f"dtype is {dtype!r}; a floating-point torch.dtype is wanted, or None for the file's own")
-    where = _device(device)
-    path = Path(source)
-    if not str(source) or not path.exists():
-        path = _obtained(str(source))
-    return _assembled(_read_path(path, dtype, where))
-
-
-def _device(device: torch.device | str) -> torch.device:
-    """A device that is there."""
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"the device {device!r} cannot be used here: {reason}") from None
-
-
-def _read_path(path: Path, dtype: torch.dtype | None, device: torch.device) -> Loaded:
-    if path.is_file():
-        if path.suffix.lower() != ".gguf":
-            raise LoadError(f"{str(path)!r} is a file of unknown kind; a .gguf file or a model folder is wanted")
-        return read_gguf(path, dtype, device)
-    if is_checkpoint(path):
-        return read_checkpoint(path, dtype, device)
-    return read_folder(path, dtype, device)
-
-
-def _obtained(name: str) -> Path:
-    """The local path of a model that must be fetched first."""
-    if name in pretrained():
-        return fetch(name)
-    if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and not name.endswith((".gguf", ".safetensors")):
-        return _from_hub(name)
-    raise MissingError(f"there is no file, folder or model {name!r}; {nearest(name, pretrained())}")
-
-
-def _from_hub(hub_id: str) -> Path:
-    try:
-        from huggingface_hub import snapshot_download  # slow to import, and few loads come from the hub
-
-        return Path(snapshot_download(hub_id, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model"]))
-    except Exception as error:  # the hub's client raises types of many libraries
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise FetchError(
-            f"{hub_id!r} is no folder here and could not be had from the hub ({type(error).__name__}: {reason[0]})"
-        ) from error
-
-
-@checked_keywords
-def from_huggingface(hf_model: Any, tokenizer: Any = None) -> HookedTransformer:
-    """A transformers model in memory, in its own dtype and on its own device. Its weights are copied."""
-    return _assembled(read_memory(hf_model, tokenizer))
-
-
-def _assembled(loaded: Loaded) -> HookedTransformer:
-    return HookedTransformer(loaded.spec, tokenizer=loaded.tokenizer, tensors=loaded.tensors)
+def _as_given(given: TextLike, made: Generated) -> str | list[str] | Int[Tensor, "batch total"]:
+    """Text for text, tokens for tokens."""
+    if isinstance(given, Tensor):
+        return made.tokens
+    if isinstance(given, str):
+        return given + made.texts[0]
+    return [prompt + said for prompt, said in zip(given, made.texts, strict=True)]

@@ -23,15 +23,35 @@ from .sites import Selector, Site, Sites
 
 
 @dataclass(frozen=True)
+class Columns:
+    """Which columns of a text a pass runs through. A column is a place in the tokens [batch, pos], padding counted.
+
+    start:  the column of the pass's first position; above 0 in the steps of cached generation only.
+    prompt: how many columns the given text has.
+    total:  how many will be run through the model at most: more than the prompt's while tokens are generated.
+    """
+
+    start: int
+    prompt: int
+    total: int
+
+    @property
+    def generating(self) -> bool:
+        return self.total > self.prompt
+
+
+@dataclass(frozen=True)
 class At:
     """Where a hook is called.
 
     positions: [batch, pos] the absolute position of each row of the value, counted over real tokens, also
                during cached generation; -1 where an attention mask says there is no token.
+    columns:   which part of the text the value is of.
     """
 
     site: Site
     positions: Tensor
+    columns: Columns
 
     @property
     def name(self) -> str:

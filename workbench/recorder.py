@@ -19,7 +19,7 @@ from .sites import Site
 from .sizes import free_memory, size_text
 
 PosSlice: TypeAlias = int | slice | Sequence[int] | Tensor | None
-_LOOKED_AT = ("hook_attn_scores", "hook_pattern")
+LOOKED_AT = ("hook_attn_scores", "hook_pattern")
 
 
 class CacheRecorder:
@@ -57,14 +57,14 @@ class CacheRecorder:
         kept = self._values[site.name] = self._copy(site, value)
         if not self.grad:
             return value
-        return kept if self.rows is None else value.index_copy(_position_axis(site), self.rows, kept)
+        return kept if self.rows is None else value.index_copy(position_axis(site), self.rows, kept)
 
     def needs(self, site: Site) -> bool:
         return self.grad and site.name in self.wanted
 
     def _copy(self, site: Site, value: Tensor) -> Tensor:
         if self.rows is not None:
-            return value.index_select(_position_axis(site), self.rows).to(self.device)
+            return value.index_select(position_axis(site), self.rows).to(self.device)
         return value.to(self.device, copy=True, memory_format=torch.contiguous_format)
 
     def cache(self, model: Transformer, attended: Mapping[int, Attended]) -> ActivationCache:
@@ -72,7 +72,7 @@ class CacheRecorder:
         looked = {
             site.name: attended[site.layer].of_queries(self.rows).to(self.device)
             for site in self.wanted.values()
-            if site.name not in self._values and site.layer is not None and site.name.endswith(_LOOKED_AT)
+            if site.name not in self._values and site.layer is not None and site.name.endswith(LOOKED_AT)
         }
         positions = self.text.positions if self.rows is None else self.text.positions[:, self.rows]
         return ActivationCache(self._values, list(self.wanted.values()), positions.to(self.device), model, looked)
@@ -80,20 +80,10 @@ class CacheRecorder:
     def refuse_too_large(self, dtype: torch.dtype) -> None:
         """TooLargeError, before anything runs, for a cache that would not fit into free memory."""
         batch, n_keys = self.text.tokens.shape
-        size = cache_bytes(
-            list(self.wanted.values()), batch, self._n_pos, dtype.itemsize, n_keys if self.grad else None
+        n_pos = n_keys if self.rows is None else len(self.rows)
+        refuse_too_large(
+            list(self.wanted.values()), batch, n_pos, dtype.itemsize, self.device, n_keys if self.grad else None
         )
-        free = free_memory(self.device)
-        if size > free:
-            raise TooLargeError(
-                f"a cache of {len(self.wanted)} sites for {batch} x {self._n_pos} tokens takes "
-                f"{size_text(size)} and {size_text(free)} are free; ask for fewer sites with names_filter= "
-                f"(say 'resid_pre'), fewer positions with pos_slice=, or another device="
-            )
-
-    @property
-    def _n_pos(self) -> int:
-        return self.text.tokens.shape[1] if self.rows is None else len(self.rows)
 
 
 def cache_bytes(sites: Sequence[Site], batch: int, pos: int, itemsize: int, n_keys: int | None = None) -> int:
@@ -101,13 +91,26 @@ def cache_bytes(sites: Sequence[Site], batch: int, pos: int, itemsize: int, n_ke
     n_keys reckons them written out instead, head x key for each position, as a run with gradients keeps them."""
     per_token: dict[object, int] = {}
     for site in sites:
-        if not site.name.endswith(_LOOKED_AT):
+        if not site.name.endswith(LOOKED_AT):
             per_token[site.name] = site.width * (max(itemsize, 4) if site.exact else itemsize)
         elif n_keys is None:
             per_token[site.layer, "queries and keys"] = site.width * itemsize
         else:
             per_token[site.name] = (site.sizes[site.axes.index("head")] or 1) * n_keys * itemsize
     return batch * pos * sum(per_token.values())
+
+
+def refuse_too_large(
+    sites: Sequence[Site], batch: int, pos: int, itemsize: int, device: torch.device, n_keys: int | None = None
+) -> None:
+    """TooLargeError for a cache that would not fit into a device's free memory."""
+    size, free = cache_bytes(sites, batch, pos, itemsize, n_keys), free_memory(device)
+    if size > free:
+        raise TooLargeError(
+            f"a cache of {len(sites)} sites for {batch} x {pos} tokens takes "
+            f"{size_text(size)} and {size_text(free)} are free; ask for fewer sites with names_filter= "
+            f"(say 'resid_pre'), fewer positions with pos_slice=, or another device="
+        )
 
 
 def position_index(pos_slice: PosSlice, n_pos: int) -> Int[Tensor, " kept"] | None:
@@ -122,5 +125,5 @@ def position_index(pos_slice: PosSlice, n_pos: int) -> Int[Tensor, " kept"] | No
     return index % n_pos
 
 
-def _position_axis(site: Site) -> int:
+def position_axis(site: Site) -> int:
     return next(axis for axis, word in enumerate(site.axes) if word in ("pos", "query"))

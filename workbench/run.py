@@ -70,6 +70,15 @@ def forward(
     return model.unembed(x, at), AttentionWeights(at.attended, model.spec.n_layers)
 
 
+def forward_hidden(
+    model: Transformer, text: Text, hooks: BoundHooks, final_norm: bool
+) -> Float[Tensor, "batch pos d_model"]:
+    """The last stream, perhaps normed, without logits."""
+    at = Pass(text.positions, padded=text.padded, hooks=hooks)
+    x = model.run_blocks(model.embed(text.tokens, at), at)
+    return model.ln_final(x, at) if final_norm else x
+
+
 def resume(
     model: Transformer, resid: Tensor, start_at_layer: int, hooks: BoundHooks, rows: Rows
 ) -> tuple[Float[Tensor, "batch pos vocab"], AttentionWeights]:

@@ -19,8 +19,9 @@ from ..errors import InputError
 from ..figures.html import Table, page
 from ..figures.tokens import visible
 from ..files import atomic_file
-from ..hooked import HookedTransformer, load
+from ..hooked import HookedTransformer
 from ..lenses import Lens, logit_lens
+from ..loading import load
 from ..metrics import logit_diff
 from ..sweep import activation_patching
 from ..sweep_result import SweepResult

@@ -2,6 +2,7 @@
 
 from ._base import Intervention
 from .patch import Patch, patch
+from .when import When, on_generated, on_prompt
 from .zero import Zero, zero
 
-__all__ = ["Intervention", "Patch", "Zero", "patch", "zero"]
+__all__ = ["Intervention", "Patch", "When", "Zero", "on_generated", "on_prompt", "patch", "zero"]

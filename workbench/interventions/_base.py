@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InterventionError, KindError
-from ..hooks import At, Hook
+from ..hooks import At, Columns, Hook
 from ..sites import Selector, Site, Sites
 
 Choice: TypeAlias = int | Sequence[int] | None
@@ -23,8 +23,9 @@ Region: TypeAlias = tuple[slice | Tensor, ...]
 class Intervention(ABC):
     """A change at one kind of site.
 
-    layers, positions, heads: which of them, by number, from the end when negative (None: all). Positions count rows
-    of the text; heads are kv heads at k and v.
+    layers, positions, heads: which of them, by number, from the end when negative (None: all). Positions are columns
+    of the text; while tokens are generated those of the new ones follow, and negative ones count from the end of the
+    prompt. Heads are kv heads at k and v.
     """
 
     site: Selector
@@ -33,8 +34,8 @@ class Intervention(ABC):
     heads: Choice = None
 
     @abstractmethod
-    def changed(self, value: Tensor, site: Site, region: Region) -> Tensor:
-        """What the region of the value at a site becomes, in the shape of value[region]."""
+    def changed(self, value: Tensor, at: At, region: Region) -> Tensor:
+        """What the region of the value becomes, in the shape of value[region]."""
 
     def bind(self, sites: Sites) -> Sequence[tuple[Site, Hook]]:
         """The sites it changes, each with the hook that does it; InterventionError when there is none."""
@@ -52,16 +53,27 @@ class Intervention(ABC):
     def check(self, site: Site) -> None:
         """What can be known before a run: the site has the heads and positions to choose from."""
         if self.heads is not None:
-            axis = _axis(site, ("head", "kv_head"))
+            axis = axis_of(site, ("head", "kv_head"))
             within(self.heads, site.sizes[axis] or 0, site.axes[axis])
         if self.positions is not None:
-            _axis(site, ("pos", "query"))
+            axis_of(site, ("pos", "query"))
 
-    def apply(self, value: Tensor, at: At) -> Tensor:
-        """The hook: the value with its region changed."""
-        region = region_of(at.site, value.shape, self.positions, self.heads)
-        value[region] = self.changed(value, at.site, region)
+    def apply(self, value: Tensor, at: At) -> Tensor | None:
+        """The hook: the value with its region changed; None where this pass has nothing of the region."""
+        rows = None
+        if self.positions is not None:
+            rows = rows_of_pass(self.positions, at.columns, value.shape[axis_of(at.site, ("pos", "query"))])
+            if not rows:
+                return None
+        region = region_of(at.site, value.shape, rows, self.heads)
+        value[region] = self.changed(value, at, region)
         return value
+
+
+def rows_of_pass(positions: int | Sequence[int], columns: Columns, n_rows: int) -> list[int]:
+    """Those of the chosen columns that a pass of n_rows positions runs through, counted within the pass."""
+    chosen = within(positions, columns.total, "position", end=columns.prompt)
+    return [column - columns.start for column in chosen if 0 <= column - columns.start < n_rows]
 
 
 def region_of(site: Site, shape: Sequence[int], positions: Choice, heads: Choice) -> Region:
@@ -70,12 +82,12 @@ def region_of(site: Site, shape: Sequence[int], positions: Choice, heads: Choice
     for words, choice in ((("pos", "query"), positions), (("head", "kv_head"), heads)):
         if choice is None:
             continue
-        axis = _axis(site, words)
+        axis = axis_of(site, words)
         restricted[axis] = within(choice, shape[axis], site.axes[axis])
     return _outer(restricted, len(shape))
 
 
-def _axis(site: Site, words: tuple[str, ...]) -> int:
+def axis_of(site: Site, words: tuple[str, ...]) -> int:
     for axis, word in enumerate(site.axes):
         if word in words:
             return axis
@@ -90,16 +102,19 @@ def _outer(restricted: dict[int, list[int]], n_axes: int) -> Region:
     return tuple(region)
 
 
-def within(choice: int | Sequence[int], size: int, word: str) -> list[int]:
-    """Chosen numbers counted from the front; InterventionError for none, or one that does not exist."""
+def within(choice: int | Sequence[int], size: int, word: str, end: int | None = None) -> list[int]:
+    """Chosen numbers counted from the front; InterventionError for none, or one that does not exist.
+
+    end: where negative numbers count from; None for the size."""
+    end = size if end is None else end
     chosen = _numbers(choice)
     if chosen is None:
         raise KindError(f"each {word} is chosen by its number, an int or a list of ints; {choice!r} came")
     if not chosen:
         raise InterventionError(f"an empty choice of {word} selects nothing")
-    if outside := [number for number in chosen if not -size <= number < size]:
+    if outside := [number for number in chosen if not -end <= number < size]:
         raise InterventionError(f"{word} {outside[0]} was chosen; each {word} is one of 0 to {size - 1}")
-    return [number % size for number in chosen]
+    return [number if number >= 0 else number + end for number in chosen]
 
 
 def _numbers(choice: Any) -> list[int] | None:

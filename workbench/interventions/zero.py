@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..hooks import At
 from ..keywords import checked_keywords
-from ..sites import Selector, Site
+from ..sites import Selector
 from ._base import Choice, Intervention, Region
 
 
 @dataclass(frozen=True)
 class Zero(Intervention):
-    def changed(self, value: Tensor, site: Site, region: Region) -> Tensor:
+    def changed(self, value: Tensor, at: At, region: Region) -> Tensor:
         return torch.zeros_like(value[region])
 
 

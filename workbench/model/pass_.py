@@ -6,15 +6,16 @@ dropped after it; nothing of it stays on the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
-from ..hooks import At, BoundHooks, apply
+from ..hooks import At, BoundHooks, Columns, apply
 from ..sites import Site
 from .masks import Visibility
 from .memory import Kept, Memory, Nothing
@@ -74,6 +75,25 @@ class Attended:
         pattern = None if pattern is None else pattern[:, :, rows]
         return Attended(self._mixer, self._q[:, rows], self._kept, visible, pattern)
 
+    def then(self, steps: Sequence[Attended]) -> Attended:
+        """One attention of these queries and those of steps that followed, over the last step's keys, which hold all
+        that earlier steps saw. Patterns that hooks made explicit are filled up with zeros for keys still ahead."""
+        every = [self, *steps]
+        q_pos = torch.cat([each._visible.query_pos for each in every], 1)
+        last = every[-1]
+        joined = Attended(
+            self._mixer,
+            torch.cat([each._q for each in every], 1),
+            last._kept,
+            replace(last._visible, query_pos=q_pos, plain=False),
+            None,
+        )
+        patterns = [each._pattern for each in every if each._pattern is not None]
+        if patterns:
+            n_keys = patterns[-1].shape[-1]
+            joined._pattern = torch.cat([F.pad(each, (0, n_keys - each.shape[-1])) for each in patterns], 2)
+        return joined
+
     def to(self, device: torch.device | str) -> Attended:
         """The same, with its tensors on a device."""
         seen = self._visible
@@ -98,6 +118,7 @@ class Pass:
 
     positions: [batch, pos] absolute, counted over real tokens; -1 where an attention mask says there is none.
     padded:    whether any position is -1.
+    columns:   which part of a text these positions are; the whole of it unless tokens are generated.
     attended:  layer -> `Attended`, filled as the blocks run.
     """
 
@@ -109,8 +130,11 @@ class Pass:
         memory: Memory | None = None,
         hooks: BoundHooks | None = None,
         recorder: Recorder | None = None,
+        columns: Columns | None = None,
     ):
+        n_pos = positions.shape[1]
         self.positions = positions
+        self.columns = columns or Columns(0, n_pos, n_pos)
         self.memory = memory or Nothing()
         self.attended: dict[int, Attended] = {}
         self._plain = self.memory.is_empty and not padded
@@ -125,7 +149,7 @@ class Pass:
         """
         hooks = self._hooks.get(site.name)
         if hooks:
-            value = apply(hooks, value, At(site, self.positions.clone()))
+            value = apply(hooks, value, At(site, self.positions.clone(), self.columns))
             value = value if settle is None else settle(value)
         return value if self._recorder is None else self._recorder.keep(site, value)
 
@@ -145,8 +169,8 @@ class Pass:
     def attend(self, mixer: Mixer, q: Tensor, new: Kept) -> Tensor:
         """Head outputs of one layer; its attention is left in `attended`."""
         key_pos, kept = self.memory.extend(mixer.layer, self.positions, new, mixer.window)
-        visible = self.once(
-            ("visible", mixer.window),
+        visible = self.once(  # shared by layers that see as many keys through the same window
+            ("visible", mixer.window, key_pos.shape[1]),
             lambda: Visibility(self.positions, key_pos, mixer.window, self._plain),
         )
         z, pattern = mixer.attend(q, kept, visible, self)
