@@ -1,4 +1,4 @@
-"""The command line: `workbench demo`, `info`, `fetch`, `check-family`.
+"""The command line: `workbench demo`, `info`, `generate`, `fetch`, `check-family`.
 
 What a person got wrong is one sentence on the error stream and exit code 2, never a traceback.
 """
@@ -14,6 +14,7 @@ from ..errors import WorkbenchError
 from .check_family import check_family
 from .demo import demo
 from .fetch import fetch
+from .generate import generate
 from .info import info
 
 app = typer.Typer(
@@ -22,7 +23,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, info, fetch, check_family):
+for command in (demo, info, generate, fetch, check_family):
     app.command(command.__name__.replace("_", "-"))(command)
 
 
