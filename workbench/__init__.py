@@ -16,11 +16,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import errors
+from .arithmetic import costs
 from .cache import ActivationCache
 from .hooked import HookedTransformer, from_huggingface, load
 from .interventions import patch, zero
 from .lenses import logit_lens
 from .metrics import logit, logit_diff
+from .presets import presets
 from .pretrained import pretrained
 from .sites import Site, site_name
 from .spec import ModelSpec
@@ -42,6 +44,7 @@ __all__ = [
     "SweepResult",
     "ablate",
     "activation_patching",
+    "costs",
     "errors",
     "figures",
     "from_huggingface",
@@ -50,6 +53,7 @@ __all__ = [
     "logit_diff",
     "logit_lens",
     "patch",
+    "presets",
     "pretrained",
     "site_name",
     "zero",

@@ -11,20 +11,20 @@ Specs save as JSON, `{"kind": "attention.AttentionSpec", "n_heads": 8, ...}`, an
 from __future__ import annotations
 
 import dataclasses
-import json
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import import_module, resources
+from importlib import import_module
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Self, get_args, get_origin, get_type_hints
 
 import torch
 from torch import nn
 
-from .errors import MissingError, SpecError, nearest
+from .errors import SpecError, nearest
+from .presets import read_preset
 from .sites import Place, Site
 
 
@@ -74,6 +74,26 @@ class ComponentSpec(Spec):
     def n_idle_params(self, d_model: int) -> int:
         """How many of its parameters one token's pass does not use: experts that are not chosen."""
         return 0
+
+    @property
+    def n_kept(self) -> int:
+        """How many numbers a memory keeps of each token: keys and values, or what they are made of."""
+        return 0
+
+    @property
+    def n_mixed(self) -> int:
+        """Multiply-adds for each key that a query sees: its scores, and the mixing of values, over all heads."""
+        return 0
+
+    @property
+    def reach(self) -> int | None:
+        """How many positions back a query sees, itself included; None for all."""
+        return None
+
+    @property
+    def label(self) -> str:
+        """What a table calls it."""
+        return type(self).__name__.removesuffix("Spec")
 
 
 @dataclass(frozen=True)
@@ -175,16 +195,7 @@ class ModelSpec(Spec):
     @classmethod
     def preset(cls, name: str) -> Self:
         """A named architecture, e.g. `ModelSpec.preset("kamui-small")`; the numbers lie in workbench/presets."""
-        file = resources.files("workbench.presets") / f"{name}.json"
-        if name not in presets():
-            raise MissingError(f"no preset is called {name!r}; {nearest(name, presets())}")
-        return cls.from_dict(json.loads(file.read_text("utf-8")))
-
-
-def presets() -> list[str]:
-    """The names that `ModelSpec.preset` takes."""
-    files = resources.files("workbench.presets").iterdir()
-    return sorted(file.name.removesuffix(".json") for file in files if file.name.endswith(".json"))
+        return cls.from_dict(read_preset(name))
 
 
 def _plain(value: Any) -> Any:

@@ -153,5 +153,23 @@ class AttentionSpec(ComponentSpec):
         if self.rotary is not None:
             self.rotary.check_width(self.d_head)
 
+    @property
+    def n_kept(self) -> int:
+        """A key and a value for each key-value head."""
+        return 2 * self.n_kv_heads * self.d_head
+
+    @property
+    def n_mixed(self) -> int:
+        return self.n_heads * 2 * self.d_head
+
+    @property
+    def reach(self) -> int | None:
+        return self.window
+
+    @property
+    def label(self) -> str:
+        kind = "MHA" if self.n_kv_heads == self.n_heads else "MQA" if self.n_kv_heads == 1 else "GQA"
+        return kind if self.window is None else f"{kind}, window {self.window}"
+
     def build(self, d_model: int, place: Place) -> Attention:
         return Attention(self, d_model, place)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from ..sites import Place
 from ..spec import Component, ComponentSpec
-from .linear import Linear
+from .linear import Linear, Multiplies
 from .pass_ import Pass
 from .softcap import as_it_is, softcap_of
 
@@ -61,7 +61,7 @@ class ProjectedTokenEmbedding(TokenEmbedding):
         return self.project(rows)
 
 
-class Unembedding(Component):
+class Unembedding(Component, Multiplies):
     """logits = softcap(scale (W_U^T x + b_U)). A subclass says where the matrix is from."""
 
     weight: Tensor

@@ -207,6 +207,19 @@ class LatentAttentionSpec(ComponentSpec):
         """Of queries and keys."""
         return self.d_nope + self.d_rope
 
+    @property
+    def n_kept(self) -> int:
+        """The latent and the shared key, of which every head's keys and values are made."""
+        return self.d_latent + self.d_rope
+
+    @property
+    def n_mixed(self) -> int:
+        return self.n_heads * (self.d_head + self.d_value)
+
+    @property
+    def label(self) -> str:
+        return "MLA"
+
     def check(self) -> None:
         for size in ("n_heads", "d_latent", "d_nope", "d_rope", "d_value"):
             self.require(getattr(self, size) > 0, size, "it must be positive")

@@ -7,7 +7,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 
-class Linear(nn.Linear):
+class Multiplies:
+    """Marks a module whose `weight` multiplies every row that it is given: two FLOPs for each number in it."""
+
+    weight: Tensor
+
+
+class Linear(nn.Linear, Multiplies):
     """y = W x + b."""
 
     @property
@@ -19,7 +25,7 @@ class Linear(nn.Linear):
         return self.weight.new_zeros(self.out_features) if self.bias is None else self.bias
 
 
-class ExpertLinear(nn.Module):
+class ExpertLinear(nn.Module, Multiplies):
     """y = x W_e + b_e: a projection for each of several experts.
 
     Weights lie [expert, in, out], the way in which a batched product reads them fastest where each has few rows.

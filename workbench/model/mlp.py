@@ -11,7 +11,7 @@ these too, with a weight for each expert; they have no sites, since every token 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -148,6 +148,11 @@ class FeedForwardSpec(ComponentSpec):
     activation: str
 
     module: ClassVar[type[FeedForward]]
+    labels: ClassVar[Mapping[str, str]]  # by activation
+
+    @property
+    def label(self) -> str:
+        return self.labels.get(self.activation, self.activation)
 
     def build(self, d_model: int, place: Place) -> FeedForward:
         return self.module(self, d_model, place)
@@ -168,6 +173,7 @@ class MLPSpec(FeedForwardSpec):
     bias: bool = True
 
     module = MLP
+    labels: ClassVar[Mapping[str, str]] = {"gelu": "GELU", "gelu_tanh": "GELU", "relu": "ReLU", "silu": "SiLU"}
 
 
 @dataclass(frozen=True)
@@ -176,6 +182,7 @@ class GatedMLPSpec(FeedForwardSpec):
     bias: bool = False
 
     module = GatedMLP
+    labels: ClassVar[Mapping[str, str]] = {"gelu": "GEGLU", "gelu_tanh": "GEGLU", "relu": "ReGLU", "silu": "SwiGLU"}
 
 
 @dataclass(frozen=True)

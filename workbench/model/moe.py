@@ -168,6 +168,10 @@ class MixtureOfExpertsSpec(ComponentSpec):
         """Of each expert."""
         return self.expert.d_mlp
 
+    @property
+    def label(self) -> str:
+        return f"MoE {self.router.top_k} of {self.router.n_experts}" + (" + shared" if self.shared else "")
+
     def n_idle_params(self, d_model: int) -> int:
         with torch.device("meta"):
             size = sum(parameter.numel() for parameter in self.expert.build(d_model, Place()).parameters())

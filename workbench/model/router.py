@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from ..errors import nearest
 from ..sites import Place
 from ..spec import Component, Spec
+from .linear import Multiplies
 from .pass_ import Pass
 from .precision import at_least_float32
 
@@ -74,7 +75,7 @@ def as_they_are(chosen: Float[Tensor, "batch pos k"]) -> Float[Tensor, "batch po
     return chosen
 
 
-class Router(Component):
+class Router(Component, Multiplies):
     """Weights of experts for each token, 0 where an expert is not chosen."""
 
     bias: Tensor | None
