@@ -1,5 +1,7 @@
 """Shapes are checked in every test: jaxtyping's annotations become assertions."""
 
+import sys
+
 from jaxtyping import install_import_hook
 
 # Not the doors (inputs, hooked, formats, cli): these check what people give them and say so in their own words.
@@ -11,6 +13,7 @@ import torch  # noqa: E402
 from hypothesis import HealthCheck, settings  # noqa: E402
 
 import workbench as wb  # noqa: E402
+from workbench import cli  # noqa: E402
 
 torch.set_num_threads(1)  # the models are tiny, and threads that wait for each other cost more than they do
 settings.register_profile(
@@ -27,3 +30,17 @@ settings.load_profile("house")
 def smollm() -> wb.HookedTransformer:
     """SmolLM2-135M, fetched once into the user's cache."""
     return wb.load("smollm2-135m")
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Exit code, output and error lines of `workbench` with arguments."""
+
+    def called(*arguments):
+        monkeypatch.setattr(sys, "argv", ["workbench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        out, err = capsys.readouterr()
+        return end.value.code or 0, out, err
+
+    return called

@@ -18,20 +18,6 @@ from workbench import cli
 demo_module, fetch_module = import_module("workbench.cli.demo"), import_module("workbench.cli.fetch")
 
 
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Exit code, output and error lines of `workbench` with arguments."""
-
-    def called(*arguments):
-        monkeypatch.setattr(sys, "argv", ["workbench", *map(str, arguments)])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        out, err = capsys.readouterr()
-        return end.value.code or 0, out, err
-
-    return called
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models") / "small"
@@ -124,40 +110,6 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(run, monkeypatch, tmp_path):
     assert (code, out) == (2, "")
     assert err.startswith("workbench: ")
     assert err.count("\n") == 1
-
-
-def test_info(run, folder):
-    code, out, err = run("info", folder, "--tokens", 100, "--batch", 3, "--json")
-    assert (code, err) == (0, "")
-    described = json.loads(out)
-    spec = plain_spec()
-    assert described["numbers"] == {
-        "n_layers": 3,
-        "d_model": 12,
-        "n_heads": 4,
-        "n_kv_heads": 2,
-        "d_head": 6,
-        "d_mlp": 10,
-        "vocab_size": 23,
-        "n_ctx": 64,
-    }
-    model = powered(spec)
-    assert described["n_params"] == sum(parameter.numel() for parameter in model.parameters())
-    assert described["dtype"] == "float32"
-    assert described["spec"] == json.loads(json.dumps(spec.to_dict()))
-    sites = {site["short"]: site for site in described["sites"]}
-    assert sum(site["count"] for site in sites.values()) == len(model.sites)
-    assert sites["attn.k"]["name"] == "blocks.L.attn.hook_k"
-    assert sites["attn.k"]["axes"] == "batch pos kv_head=2 d_head=6"
-    assert sites["attn.k"]["cache_bytes"] == 3 * 300 * 2 * 6 * 4
-    assert described["cache_bytes"]["resid_pre"] == 3 * 300 * 12 * 4
-    assert described["cache_bytes"]["streams"] == 9 * 300 * 12 * 4
-    assert described["cache_bytes"]["every site"] < sum(site["cache_bytes"] for site in sites.values())
-
-    code, out, err = run("info", folder)
-    assert (code, err) == (0, "")
-    for word in ("n_kv_heads", "blocks.L.attn.hook_k", "batch pos kv_head=2 d_head=6", "1 x 1024 tokens"):
-        assert word in out
 
 
 def test_fetch_says_where_the_model_lies(run, smollm):

@@ -1,4 +1,4 @@
-"""Sizes in memory: what is free, and how a person reads it."""
+"""Sizes: what memory is free, and how a person reads bytes, counts and FLOPs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,24 @@ def free_memory(device: torch.device) -> int:
 
 
 def size_text(n_bytes: float) -> str:
-    """A size as a person reads it: '1.5 GiB', '312 MiB', '4 KiB'."""
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+    """A size as a person reads it: '2.4 TiB', '1.5 GiB', '312.0 MiB', '4.0 KiB'."""
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if n_bytes >= size:
             return f"{n_bytes / size:.1f} {unit}"
     return f"{n_bytes:.0f} bytes"
+
+
+def count_text(number: float) -> str:
+    """A count as the field writes it: '1.40T', '174.60B', '6.90M', '8.19K'."""
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
+        if number >= size:
+            return f"{number / size:.2f}{unit}"
+    return f"{number:.0f}"
+
+
+def flops_text(flops: float) -> str:
+    """'354.0 GFLOP', '1.2 TFLOP'."""
+    for unit, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if flops >= size:
+            return f"{flops / size:.1f} {unit}FLOP"
+    return f"{flops:.0f} FLOP"
