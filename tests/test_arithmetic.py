@@ -14,6 +14,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import workbench as wb
 from workbench.arithmetic import kv_cache_bytes
+from workbench.generate.passes import Passes
+from workbench.inputs import read_text
 from workbench.model.attention import AttentionSpec
 from workbench.model.block import PreNorm
 from workbench.model.embedding import TokenEmbeddingSpec, UnembeddingSpec
@@ -185,6 +187,17 @@ def test_a_window_keeps_its_window():
     mixed = spec_of(GQA)
     mixed = replace(mixed, layers=(replace(mixed.layers[0], attn=replace(GQA, window=5)), *mixed.layers[1:]))
     assert kv_cache_bytes(mixed, 50, itemsize=2) == 2 * (2 * 2 * 6) * (5 + 50 + 50)
+
+
+@given(specs())
+def test_generation_keeps_what_is_reckoned(spec):
+    """A text of 12 columns, of which 5 are a prompt: full memories are made at once, windows slide."""
+    model = wb.HookedTransformer(spec).requires_grad_(False)
+    text = read_text(some_tokens(2, 12), spec, None, model.device)
+    passes = Passes(model, text, 12, hooks={}, recorder=None)
+    for n_tokens in (5, 6, 7, 12):
+        passes.next_logits(text.tokens[:, :n_tokens], text.positions[:, :n_tokens])
+    assert passes.memory.n_bytes == kv_cache_bytes(spec, 12, batch=2, itemsize=4)
 
 
 def test_memory():

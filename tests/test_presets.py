@@ -11,6 +11,7 @@ import torch
 import workbench as wb
 from workbench.families import family
 from workbench.families._config import Config
+from workbench.model.attention import AttentionSpec
 from workbench.model.transformer import Transformer
 
 # As NUMBERS lists them, None where layers differ; then parameters and active ones, in billions.
@@ -266,6 +267,7 @@ def test_labels():
     assert labels("llama-2-70b") == ("GQA", "SwiGLU", "SwiGLU")
     assert labels("mistral-7b") == ("GQA, window 4096", "SwiGLU", "SwiGLU")
     assert labels("deepseek-v3") == ("MLA", "SwiGLU", "MoE 8 of 256 + shared")
+    assert AttentionSpec(n_heads=8, n_kv_heads=1, d_head=32).label == "MQA"
     assert labels("mixtral-8x7b") == ("GQA", "MoE 2 of 8", "MoE 2 of 8")
 
 
