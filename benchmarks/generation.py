@@ -23,7 +23,8 @@ PROMPT, NEW = 256, 64
 
 
 def rows(folder: Path, rounds: int) -> list[Row]:
-    ours, theirs = wb.load(folder), AutoModelForCausalLM.from_pretrained(folder)
+    ours = wb.load(folder)
+    theirs: Any = AutoModelForCausalLM.from_pretrained(folder)
     prompt = some_tokens(1, PROMPT)
     theirs.generation_config.eos_token_id = None  # neither side stops early
     greedy: dict[str, Any] = {

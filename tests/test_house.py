@@ -15,8 +15,8 @@ PACKAGE = Path(wb.__file__).parent
 # A room imports only from rooms before it.
 ROOMS = """
     errors keywords files sizes sites hooks presets spec tokenizer metrics model counting arithmetic decompose cache
-    inputs recorder run
-    interventions families pretrained formats hooked family_check sweep_result sweep lenses figures widgets cli
+    inputs recorder run generate interventions families pretrained formats weights hooked loading family_check
+    sweep_result sweep lenses figures widgets cli
 """.split()
 
 # Within the model, a file imports only from files before it.

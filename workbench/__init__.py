@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 from . import errors
 from .arithmetic import costs
 from .cache import ActivationCache
-from .hooked import HookedTransformer, from_huggingface, load
-from .interventions import patch, zero
+from .hooked import HookedTransformer
+from .interventions import on_generated, on_prompt, patch, zero
 from .lenses import logit_lens
-from .metrics import logit, logit_diff
+from .loading import from_huggingface, load
+from .metrics import lm_cross_entropy_loss, logit, logit_diff
 from .presets import presets
 from .pretrained import pretrained
 from .sites import Site, site_name
@@ -48,10 +49,13 @@ __all__ = [
     "errors",
     "figures",
     "from_huggingface",
+    "lm_cross_entropy_loss",
     "load",
     "logit",
     "logit_diff",
     "logit_lens",
+    "on_generated",
+    "on_prompt",
     "patch",
     "presets",
     "pretrained",
