@@ -127,12 +127,13 @@ def measure(metric: MetricLike, logits: Float[Tensor, "batch pos vocab"]) -> Flo
 
 def lm_cross_entropy_loss(
     logits: Float[Tensor, "batch pos vocab"],
-    tokens: Int[Tensor, "batch pos"],
+    tokens: Int[Tensor, "..."],
     attention_mask: Tensor | None = None,
     per_token: bool = False,
 ) -> Float[Tensor, "..."]:
     """How surprised a language model is by each token that follows another, -log p(token), in nats and float32.
 
+    tokens:         [batch, pos].
     attention_mask: [batch, pos], 1 where there is a token; a token counts where it and the one before it are real.
     per_token:      [batch, pos - 1], NaN where it does not count; otherwise the mean over those that do.
 

@@ -54,7 +54,16 @@ class Visibility:
         """Set scores to -inf where the query must not look; in place, since the largest tensors here are these."""
         return scores.masked_fill_(self.hidden, float("-inf"))
 
+    @cached_property
+    def blind(self) -> Bool[Tensor, "batch 1 query"]:
+        """True for a query without a token, which sees nothing."""
+        return ~self.mask[:, None].any(-1)
+
+    def finite(self, scores: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
+        """Scores that have a softmax: 0 in the rows of blind queries, since softmax over nothing is NaN, and so is its
+        gradient, which reaches every weight."""
+        return scores if self.plain else scores.masked_fill(self.blind[..., None], 0.0)
+
     def zero(self, pattern: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
-        """A pattern that is exactly 0 where masked. Only a query without a token needs it: it sees nothing, and
-        softmax over nothing is NaN."""
+        """A pattern that is exactly 0 where masked; only blind queries need it."""
         return pattern if self.plain else pattern.masked_fill(self.hidden, 0.0)

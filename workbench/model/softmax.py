@@ -30,7 +30,7 @@ class Softmax(Component):
 
     def plain(self, scores: Scores, visible: Visibility) -> Pattern:
         """The pattern where no hook is."""
-        return visible.zero(scores.softmax(-1, dtype=at_least_float32(scores)).to(scores.dtype))
+        return visible.zero(visible.finite(scores).softmax(-1, dtype=at_least_float32(scores)).to(scores.dtype))
 
 
 class SoftmaxWithSink(Component):
@@ -50,17 +50,18 @@ class SoftmaxWithSink(Component):
         self.sites = (self.hook_sink,)
 
     def forward(self, scores: Scores, visible: Visibility, at: Pass) -> Pattern:
-        return self._beside(at(self.hook_sink, self.share(scores)), scores, visible)
+        return self._beside(at(self.hook_sink, self.share(scores, visible)), scores, visible)
 
     def plain(self, scores: Scores, visible: Visibility) -> Pattern:
         """The pattern where no hook is."""
-        return self._beside(self.share(scores), scores, visible)
+        return self._beside(self.share(scores, visible), scores, visible)
 
-    def share(self, scores: Scores) -> Float[Tensor, "batch head query"]:
+    def share(self, scores: Scores, visible: Visibility) -> Float[Tensor, "batch head query"]:
         """What the sink takes; all of a query that sees nothing. In float32."""
-        scores = scores.to(at_least_float32(scores))
-        return (self.weight[:, None].to(scores.dtype) - scores.logsumexp(-1)).sigmoid()
+        scores = visible.finite(scores).to(at_least_float32(scores))
+        share = (self.weight[:, None].to(scores.dtype) - scores.logsumexp(-1)).sigmoid()
+        return share if visible.plain else share.masked_fill(visible.blind, 1.0)
 
     def _beside(self, share: Float[Tensor, "batch head query"], scores: Scores, visible: Visibility) -> Pattern:
-        among_keys = scores.softmax(-1, dtype=at_least_float32(scores))
+        among_keys = visible.finite(scores).softmax(-1, dtype=at_least_float32(scores))
         return visible.zero((among_keys * (1 - share[..., None])).to(scores.dtype))
