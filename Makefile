@@ -29,6 +29,7 @@ lab: $(VENV)/lab.ready
 
 bench: $(VENV)/bench.ready
 	$(BIN)/python benchmarks/spine.py
+	$(BIN)/python benchmarks/generation.py
 	$(BIN)/python benchmarks/families.py
 
 $(VENV)/bin/python:
