@@ -258,8 +258,8 @@ WRONG = {
     "no dtype": ((plain_spec(), "float32"), {}, wb.errors.KindError, "'float32'.*torch.bfloat16"),
     "integers": ((plain_spec(), torch.int8), {}, wb.errors.KindError, r"torch\.int8.*floating point"),
     "no tokens": ((plain_spec(),), {"tokens": 0}, wb.errors.InputError, "tokens is 0.*at least 1"),
-    "half a text": ((plain_spec(),), {"batch": 0.5}, wb.errors.InputError, "batch is 0.5.*whole number"),
-    "true": ((plain_spec(),), {"tokens": True}, wb.errors.InputError, "tokens is True"),
+    "half a text": ((plain_spec(),), {"batch": 0.5}, wb.errors.KindError, "batch is 0.5.*whole number"),
+    "true": ((plain_spec(),), {"tokens": True}, wb.errors.KindError, "tokens is True"),
 }
 
 

@@ -22,6 +22,14 @@ def test_hidden_states_are_the_last_stream_and_its_norm(spec):
     assert torch.equal(model.forward_hidden(tokens, final_norm=False, hooks=hooks), edited["resid_post", -1])
 
 
+def test_a_hook_that_would_never_be_called_is_an_error():
+    model = powered(wb.ModelSpec.preset("kamui-nano"))
+    hooks = [("ln_final.out", lambda value, at: value)]
+    with pytest.raises(wb.errors.SiteError, match="never be called"):
+        model.forward_hidden(some_tokens(), final_norm=False, hooks=hooks)
+    model.forward_hidden(some_tokens(), hooks=hooks)
+
+
 def test_a_head_trains_on_the_backbone():
     model = wb.HookedTransformer(wb.ModelSpec.preset("kamui-nano"))
     value_head = torch.nn.Linear(model.spec.d_model, 1)

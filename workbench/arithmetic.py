@@ -78,7 +78,7 @@ class Costs:
     components: dict[str, Count]
     flops_per_token: Flops
     kv_bytes_per_token: int
-    kv_bytes_by_layer: tuple[int, ...]
+    kv_bytes_by_layer: tuple[int, ...] = dataclasses.field(repr=False)
     compute_optimal_tokens: int
     memory: Bytes
 
@@ -160,6 +160,8 @@ def _spec_of(model: object) -> ModelSpec:
 
 
 def _positive(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise KindError(f"{name} is {value!r}; a whole number, at least 1, is wanted")
+    if value < 1:
         raise InputError(f"{name} is {value!r}; a whole number, at least 1, is wanted")
     return value

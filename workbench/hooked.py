@@ -1,4 +1,4 @@
-"""HookedTransformer: the model with the public methods, a line each."""
+"""HookedTransformer: the model with the public methods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .keywords import checked_keywords
 from .metrics import lm_cross_entropy_loss
 from .model.init import initial_tensors, place_tensors
 from .recorder import PosSlice
-from .sizes import free_memory, size_text
+from .sizes import free_memory, size_text, usable_device
 from .spec import ModelSpec
 from .tokenizer import Tokenizer
 from .weights import Weights
@@ -137,7 +137,9 @@ class HookedTransformer(Weights):
         """The last stream, with or without the final norm, and no logits: what a value, reward or classification head
         reads, so that it is trained on the same backbone."""
         text = self._read(tokens, attention_mask, prepend_bos)
-        return run.forward_hidden(self, text, self._bound(hooks), final_norm)
+        span = run.Span(stop=None if final_norm else self.spec.n_layers)
+        bound = merge(self._view_hooks, run.bind_within(hooks, self.sites, span))
+        return run.forward_hidden(self, text, bound, final_norm)
 
     @checked_keywords
     def loss(
@@ -152,92 +154,6 @@ class HookedTransformer(Weights):
         text = self._read(tokens, attention_mask, prepend_bos)
         logits, _ = run.forward(self, text, self._bound(hooks))
         return lm_cross_entropy_loss(logits, text.tokens, text.positions >= 0, per_token)
-
-    # Generation
-
-    @checked_keywords
-    def generate(
-        self,
-        tokens: TextLike,
-        max_new_tokens: int = 20,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        hooks: Iterable[HookLike] = (),
-        seed: int | None = None,
-        stop: StopLike = None,
-        use_kv_cache: bool = True,
-        repetition_penalty: float = 1.0,
-        attention_mask: Tensor | None = None,
-        prepend_bos: bool | None = None,
-        on_step: Callable[[Step], object] | None = None,
-        progress: bool = False,
-    ) -> str | list[str] | Int[Tensor, "batch total"]:
-        """What follows: a text for a text, a list for a list, [batch, pos + new] for tokens; the prompt included.
-
-        temperature:  0 takes the most probable token; otherwise logits are divided by it and a token is drawn.
-        top_k, top_p, repetition_penalty, seed: see `workbench.generate.Sampling`.
-        stop:         texts or ids of tokens at which a row ends; None for the tokenizer's end of text, [] for nothing.
-                      What ended a row is left out of its text and stands in its tokens, filled up with padding.
-        use_kv_cache: keep keys and values (or latents) of what was run. False runs the whole text at each step; the
-                      tokens are the same, unless a rotation depends on the length of the text.
-        hooks:        are called in every pass, a step's value having one position; `wb.on_prompt` and
-                      `wb.on_generated` choose. Positions of interventions are columns of the whole text, negative
-                      ones counted from the end of the prompt.
-        on_step:      is called with a `Step` for each new token: its ids, and the texts that became readable.
-
-        InputError, before any token is made, where the text would outgrow the model's context.
-        """
-        plan = Plan(
-            max_new_tokens,
-            Sampling(temperature, top_k, top_p, repetition_penalty, seed),
-            read_stop(stop, self.tokenizer, self.spec.vocab_size),
-            use_kv_cache,
-            on_step,
-            progress,
-        )
-        text = self._read(tokens, attention_mask, prepend_bos)
-        return _as_given(tokens, generate(self, text, plan, self._bound(hooks), self.tokenizer))
-
-    @checked_keywords
-    def generate_with_cache(
-        self,
-        tokens: TextLike,
-        max_new_tokens: int = 20,
-        names_filter: run.NamesFilter = None,
-        temperature: float = 0.0,
-        top_k: int | None = None,
-        top_p: float | None = None,
-        hooks: Iterable[HookLike] = (),
-        seed: int | None = None,
-        stop: StopLike = None,
-        repetition_penalty: float = 1.0,
-        device: torch.device | str | None = None,
-        attention_mask: Tensor | None = None,
-        prepend_bos: bool | None = None,
-        on_step: Callable[[Step], object] | None = None,
-        progress: bool = False,
-    ) -> tuple[str | list[str] | Int[Tensor, "batch total"], ActivationCache]:
-        """What `generate` gives, and the values at every site (or those of `names_filter`) of the passes that made it:
-        [batch, pos + new - 1 ...], since the last token is never run. No second forward is made for it, and it is what
-        `run_with_cache` records of the same text. Columns after a row's end have position -1."""
-        plan = Plan(
-            max_new_tokens,
-            Sampling(temperature, top_k, top_p, repetition_penalty, seed),
-            read_stop(stop, self.tokenizer, self.spec.vocab_size),
-            True,
-            on_step,
-            progress,
-        )
-        text = self._read(tokens, attention_mask, prepend_bos)
-        wanted = run.select(names_filter, self.sites, run.Span())
-        recorder = StepRecorder(wanted, self.device if device is None else torch.device(device))
-        recorder.refuse_too_large(text, max_new_tokens, self.dtype)
-        made = generate(self, text, plan, self._bound(hooks), self.tokenizer, recorder)
-        return _as_given(tokens, made), recorder.cache(self, made.positions)
-
-    def _bound(self, hooks: Iterable[HookLike]) -> BoundHooks:
-        return merge(self._view_hooks, bind(hooks, self.sites))
 
     @checked_keywords
     def resume(
@@ -266,8 +182,98 @@ class HookedTransformer(Weights):
         view._view_hooks = self._bound(hooks)
         return view
 
+    def _bound(self, hooks: Iterable[HookLike]) -> BoundHooks:
+        return merge(self._view_hooks, bind(hooks, self.sites))
+
     def _read(self, tokens: TextLike, attention_mask: Tensor | None, prepend_bos: bool | None) -> Text:
         return read_text(tokens, self.spec, self.tokenizer, self.device, attention_mask, prepend_bos)
+
+    # Generation
+
+    @checked_keywords
+    def generate(
+        self,
+        tokens: TextLike,
+        max_new_tokens: int = 20,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        hooks: Iterable[HookLike] = (),
+        seed: int | None = None,
+        stop: StopLike = None,
+        use_kv_cache: bool = True,
+        repetition_penalty: float = 1.0,
+        attention_mask: Tensor | None = None,
+        prepend_bos: bool | None = None,
+        on_step: Callable[[Step], object] | None = None,
+        progress: bool = False,
+    ) -> str | list[str] | Int[Tensor, "batch total"]:
+        """What follows: a text for a text, a list for a list, [batch, pos + new] for tokens; the prompt included.
+
+        temperature:  0 takes the most probable token; otherwise logits are divided by it and a token is drawn.
+        top_k, top_p, repetition_penalty, seed: see `workbench.generate.Sampling`.
+        stop:         texts or ids of tokens at which a row ends, beside the tokenizer's end of text; [] for nothing at
+                      all. What ended a row is left out of its text and stands in its tokens, filled up with padding.
+        use_kv_cache: keep keys and values (or latents) of what was run. False runs the whole text at each step; the
+                      tokens are the same, unless a rotation depends on the length of the text.
+        hooks:        are called in every pass, a step's value having one position; `wb.on_prompt` and
+                      `wb.on_generated` choose. Positions of interventions are columns of the whole text, negative
+                      ones counted from the end of the prompt.
+        on_step:      is called with a `Step` for each new token: its ids, and the texts that became readable.
+
+        InputError, before any token is made, where the text would outgrow the model's context.
+        """
+        plan = Plan(
+            max_new_tokens,
+            Sampling(temperature, top_k, top_p, repetition_penalty, seed),
+            read_stop(stop, self.tokenizer, self.spec.vocab_size),
+            use_kv_cache,
+            on_step,
+            progress,
+            text=not isinstance(tokens, Tensor),
+        )
+        text = self._read(tokens, attention_mask, prepend_bos)
+        return _as_given(tokens, generate(self, text, plan, self._bound(hooks), self.tokenizer))
+
+    @checked_keywords
+    def generate_with_cache(
+        self,
+        tokens: TextLike,
+        max_new_tokens: int = 20,
+        *,
+        names_filter: run.NamesFilter = None,
+        temperature: float = 0.0,
+        top_k: int | None = None,
+        top_p: float | None = None,
+        hooks: Iterable[HookLike] = (),
+        seed: int | None = None,
+        stop: StopLike = None,
+        repetition_penalty: float = 1.0,
+        device: torch.device | str | None = None,
+        attention_mask: Tensor | None = None,
+        prepend_bos: bool | None = None,
+        on_step: Callable[[Step], object] | None = None,
+        progress: bool = False,
+    ) -> tuple[str | list[str] | Int[Tensor, "batch total"], ActivationCache]:
+        """What `generate` gives, and the values at every site (or those of `names_filter`) of the passes that made it:
+        [batch, pos + new - 1 ...], since the last token is never run. No second forward is made for it, and it is what
+        `run_with_cache` records of the same text. Columns after a row's end have position -1. The other arguments are
+        those of `generate`."""
+        plan = Plan(
+            max_new_tokens,
+            Sampling(temperature, top_k, top_p, repetition_penalty, seed),
+            read_stop(stop, self.tokenizer, self.spec.vocab_size),
+            True,
+            on_step,
+            progress,
+            text=not isinstance(tokens, Tensor),
+        )
+        text = self._read(tokens, attention_mask, prepend_bos)
+        wanted = run.select(names_filter, self.sites, run.Span())
+        recorder = StepRecorder(wanted, self.device if device is None else usable_device(device))
+        recorder.refuse_too_large(text, max_new_tokens, self.dtype)
+        made = generate(self, text, plan, self._bound(hooks), self.tokenizer, recorder)
+        return _as_given(tokens, made), recorder.cache(self, made.positions)
 
     # Text
 

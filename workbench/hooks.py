@@ -34,10 +34,7 @@ class Columns:
     start: int
     prompt: int
     total: int
-
-    @property
-    def generating(self) -> bool:
-        return self.total > self.prompt
+    generating: bool = False
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,9 @@ def _apply_one(hook: Hook, value: Tensor, at: At) -> Tensor:
     try:
         returned = hook(own, at)
     except Exception as error:
-        error.add_note(f"raised in a hook at {at.name}")
+        note = f"raised in a hook at {at.name}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
         raise
     if returned is not None:
         return _checked(returned, value, at)

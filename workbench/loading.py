@@ -8,14 +8,16 @@ from typing import Any
 
 import torch
 
-from .errors import FetchError, InputError, KindError, LoadError, MissingError, nearest
+from .errors import FetchError, KindError, LoadError, MissingError, nearest
 from .formats.checkpoint import is_checkpoint, read_checkpoint
 from .formats.gguf_model import read_gguf
 from .formats.huggingface import read_folder, read_memory
 from .formats.published import Loaded
 from .hooked import HookedTransformer
 from .keywords import checked_keywords
+from .presets import presets
 from .pretrained import fetch, pretrained
+from .sizes import usable_device
 
 
 @checked_keywords
@@ -35,20 +37,11 @@ def load(
         )
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise KindError(f"dtype is {dtype!r}; a floating-point torch.dtype is wanted, or None for the file's own")
-    where = _device(device)
+    where = usable_device(device)
     path = Path(source)
     if not str(source) or not path.exists():
         path = _obtained(str(source))
     return _assembled(_read_path(path, dtype, where))
-
-
-def _device(device: torch.device | str) -> torch.device:
-    """A device that is there."""
-    try:
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, TypeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"the device {device!r} cannot be used here: {reason}") from None
 
 
 def _read_path(path: Path, dtype: torch.dtype | None, device: torch.device) -> Loaded:
@@ -67,6 +60,10 @@ def _obtained(name: str) -> Path:
         return fetch(name)
     if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and not name.endswith((".gguf", ".safetensors")):
         return _from_hub(name)
+    if name in presets():
+        raise MissingError(
+            f"{name!r} is a preset, without weights; wb.HookedTransformer(wb.ModelSpec.preset({name!r})) draws some"
+        )
     raise MissingError(f"there is no file, folder or model {name!r}; {nearest(name, pretrained())}")
 
 

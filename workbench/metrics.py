@@ -35,36 +35,55 @@ class Metric(ABC):
 
     def __call__(self, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, " batch"]:
         """In float32. Raises MetricError where tokens are still text or do not fit the logits."""
-        return self.score(self.at_position(logits).float())
+        if not isinstance(logits, Tensor) or logits.ndim != 3:
+            came = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise MetricError(f"a metric reads logits [batch, pos, vocab]; {came} came")
+        batch, n_pos, n_vocab = logits.shape
+        example = torch.arange(batch, device=logits.device)
+        picked = logits[example, self.positions(batch, n_pos).to(logits.device)].float()
+        ids = self.ids(batch, n_vocab)
+        return self.score(picked if ids is None else picked.gather(1, ids.to(logits.device)), example)
+
+    @property
+    @abstractmethod
+    def tokens(self) -> Sequence[TokenLike] | None:
+        """The tokens whose logits it reads, each one for all or one per example; None for the whole vocabulary."""
 
     @abstractmethod
-    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, " batch"]:
-        """The metric of the logits at its position."""
+    def score(self, picked: Float[Tensor, "row picked"], example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
+        """The metric of the logits of its tokens, in float32, of these examples."""
 
     @abstractmethod
     def resolved(self, tokenizer: Tokenizer | None) -> Metric:
         """The same metric with its tokens as ids."""
 
-    def at_position(self, logits: Float[Tensor, "batch pos vocab"]) -> Float[Tensor, "batch vocab"]:
-        if not isinstance(logits, Tensor) or logits.ndim != 3:
-            came = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
-            raise MetricError(f"a metric reads logits [batch, pos, vocab]; {came} came")
-        batch, n_pos, _ = logits.shape
-        pos = torch.as_tensor(self.pos, device=logits.device).expand(batch) if _fits(self.pos, batch) else None
+    def positions(self, batch: int, n_pos: int) -> Int[Tensor, " example"]:
+        """Which position of each example it reads, of texts of n_pos positions."""
+        pos = torch.as_tensor(self.pos).expand(batch) if _fits(self.pos, batch) else None
         if pos is None or int(pos.min()) < -n_pos or int(pos.max()) >= n_pos:
             raise MetricError(
                 f"the metric reads position {self.pos!r}; the logits have {count(n_pos, 'position')} "
                 f"of {count(batch, 'example')}"
             )
-        return logits[torch.arange(batch, device=logits.device), pos]
+        return torch.where(pos < 0, pos + n_pos, pos).cpu()
+
+    def ids(self, batch: int, n_vocab: int) -> Int[Tensor, "example picked"] | None:
+        """The ids of its tokens for each example; None for the whole vocabulary."""
+        if self.tokens is None:
+            return None
+        return torch.stack([_ids_of_each(token, batch, n_vocab) for token in self.tokens], 1)
 
 
 @dataclass(frozen=True)
 class Logit(Metric):
     token: TokenLike
 
-    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, " batch"]:
-        return _picked(logits, self.token)
+    @property
+    def tokens(self) -> Sequence[TokenLike]:
+        return (self.token,)
+
+    def score(self, picked: Float[Tensor, "row 1"], example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
+        return picked[:, 0]
 
     def resolved(self, tokenizer: Tokenizer | None) -> Metric:
         return replace(self, token=_ids(self.token, tokenizer))
@@ -75,8 +94,12 @@ class LogitDiff(Metric):
     correct: TokenLike
     incorrect: TokenLike
 
-    def score(self, logits: Float[Tensor, "batch vocab"]) -> Float[Tensor, " batch"]:
-        return _picked(logits, self.correct) - _picked(logits, self.incorrect)
+    @property
+    def tokens(self) -> Sequence[TokenLike]:
+        return (self.correct, self.incorrect)
+
+    def score(self, picked: Float[Tensor, "row 2"], example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
+        return picked[:, 0] - picked[:, 1]
 
     def resolved(self, tokenizer: Tokenizer | None) -> Metric:
         return replace(self, correct=_ids(self.correct, tokenizer), incorrect=_ids(self.incorrect, tokenizer))
@@ -160,13 +183,13 @@ def _fits(given: PosLike, batch: int) -> bool:
     return pos.dtype in (torch.int64, torch.int32) and (pos.ndim == 0 or pos.shape == (batch,))
 
 
-def _picked(logits: Float[Tensor, "batch vocab"], token: TokenLike) -> Float[Tensor, " batch"]:
-    ids = _ids(token, None).to(logits.device)
-    if ids.ndim and len(ids) != len(logits):
-        raise MetricError(f"the metric names {count(len(ids), 'token')} for {count(len(logits), 'example')}")
-    if int(ids.min()) < 0 or int(ids.max()) >= logits.shape[-1]:
-        raise MetricError(f"the metric names token {ids.tolist()}; the vocabulary is 0 to {logits.shape[-1] - 1}")
-    return logits.gather(1, ids.expand(len(logits))[:, None])[:, 0]
+def _ids_of_each(token: TokenLike, batch: int, n_vocab: int) -> Int[Tensor, " example"]:
+    ids = _ids(token, None).cpu()
+    if ids.ndim and len(ids) != batch:
+        raise MetricError(f"the metric names {count(len(ids), 'token')} for {count(batch, 'example')}")
+    if int(ids.min()) < 0 or int(ids.max()) >= n_vocab:
+        raise MetricError(f"the metric names token {ids.tolist()}; the vocabulary is 0 to {n_vocab - 1}")
+    return ids.expand(batch)
 
 
 def _ids(token: TokenLike, tokenizer: Tokenizer | None) -> Int[Tensor, " *example"]:

@@ -16,7 +16,7 @@ from .inputs import Text
 from .model.pass_ import Attended
 from .model.transformer import Transformer
 from .sites import Site
-from .sizes import free_memory, size_text
+from .sizes import free_memory, size_text, usable_device
 
 PosSlice: TypeAlias = int | slice | Sequence[int] | Tensor | None
 LOOKED_AT = ("hook_attn_scores", "hook_pattern")
@@ -39,7 +39,7 @@ class CacheRecorder:
         self.rows = position_index(pos_slice, text.tokens.shape[1])
         if self.rows is not None:
             self.rows = self.rows.to(text.tokens.device)
-        self.device = text.tokens.device if device is None else torch.device(device)
+        self.device = text.tokens.device if device is None else usable_device(device)
         self.grad = grad
         self._values: dict[str, Tensor] = {}
         if grad and torch.is_inference_mode_enabled():
@@ -109,7 +109,7 @@ def refuse_too_large(
         raise TooLargeError(
             f"a cache of {len(sites)} sites for {batch} x {pos} tokens takes "
             f"{size_text(size)} and {size_text(free)} are free; ask for fewer sites with names_filter= "
-            f"(say 'resid_pre'), fewer positions with pos_slice=, or another device="
+            f"(say 'resid_pre'), fewer positions, or another device="
         )
 
 

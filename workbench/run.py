@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import TypeAlias, cast, overload
 
 import torch
@@ -177,8 +178,10 @@ def checked_layer(model: Transformer, layer: int | None, word: str) -> int:
     n_layers = model.spec.n_layers
     if layer is None:
         return n_layers
-    if isinstance(layer, bool) or not hasattr(layer, "__index__"):
-        raise KindError(f"{word} is {layer!r}; a layer number is wanted")
+    try:
+        layer = index(None if isinstance(layer, bool) else layer)  # type: ignore[arg-type]
+    except (TypeError, RuntimeError):
+        raise KindError(f"{word} is {layer!r}; a layer number is wanted") from None
     if not 0 <= layer <= n_layers:
         raise InputError(f"{word} is {layer}; this model's streams are 0 (embedding) to {n_layers} (after the last)")
     return layer

@@ -1,9 +1,11 @@
-"""Sizes: what memory is free, and how a person reads bytes, counts and FLOPs."""
+"""Sizes: which devices there are, what memory is free, and how a person reads bytes, counts and FLOPs."""
 
 from __future__ import annotations
 
 import psutil
 import torch
+
+from .errors import InputError
 
 
 def free_memory(device: torch.device) -> int:
@@ -35,3 +37,12 @@ def flops_text(flops: float) -> str:
         if flops >= size:
             return f"{flops / size:.1f} {unit}FLOP"
     return f"{flops:.0f} FLOP"
+
+
+def usable_device(device: torch.device | str) -> torch.device:
+    """A device that is there; InputError otherwise."""
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"the device {device!r} cannot be used here: {reason}") from None

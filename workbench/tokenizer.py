@@ -128,9 +128,13 @@ class Tokenizer:
         hint = f"; {' ' + text!r}, with a leading space, is one" if text and len(spaced) == 1 else ""
         raise MetricError(f"{text!r} is not one token: it splits into {shown}{hint}")
 
+    def knows(self, token_id: int) -> bool:
+        """Whether there is such a token: a model's vocabulary may be larger, padded to a round number."""
+        return 0 <= token_id < self.vocab_size and self.backend.id_to_token(token_id) is not None
+
     def _known(self, token_id: int) -> int:
         token_id = int(token_id)
-        if not 0 <= token_id < self.vocab_size or self.backend.id_to_token(token_id) is None:
+        if not self.knows(token_id):
             raise InputError(f"token id {token_id} is not in this vocabulary of {self.vocab_size} tokens")
         return token_id
 

@@ -1,6 +1,7 @@
 """Generation: one mechanism with the full forward, whatever the architecture, the padding and the hooks."""
 
 import pytest
+import tokenizers
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from workbench.model.memory import Growing
 from workbench.model.mlp import GatedMLPSpec
 from workbench.model.norms import RMSNormSpec
 from workbench.model.rotary import RotarySpec
+from workbench.tokenizer import Tokenizer
 
 PADDED = torch.tensor([[0, 0, 0, 0, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0], [0, 1, 1, 0, 1, 1, 0]])
 
@@ -143,6 +145,7 @@ def test_interventions_count_alike_with_and_without_memory(spec, data):
         wb.zero(site, positions=[*positions, 7]),
         wb.on_generated(wb.zero(site)),
         wb.on_prompt(wb.zero(site)),
+        wb.on_prompt(wb.patch(cache, site)),
         wb.on_prompt(function),
     ):
         if site.short.endswith("scale"):  # a divisor of 0
@@ -166,8 +169,25 @@ def test_columns_from_the_prompts_end_are_the_prompts():
     assert changed([wb.on_generated(wb.zero("attn_out", layers=0))]) == [6, 7, 8]
     assert changed([wb.zero("attn_out", layers=0)]) == list(range(9))
     assert changed([wb.on_prompt(("attn_out", lambda value, at: value * 0))]) == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(wb.errors.InterventionError, match="position 9 was chosen; each position is one of 0 to 8"):
-        changed([wb.zero("attn_out", layers=0, positions=9)])
+    for position in (9, -7):
+        with pytest.raises(
+            wb.errors.InterventionError, match=r"is one of 0 to 8, or -6 to -1 from the end of the prompt"
+        ):
+            changed([wb.zero("attn_out", layers=0, positions=position)])
+
+
+def test_a_single_new_token_is_no_generated_column():
+    model, tokens = plain(), some_tokens()
+    hooks = [wb.on_generated(wb.zero("attn_out"))]
+    assert torch.equal(model.generate(tokens, 1, hooks=hooks), model.generate(tokens, 1))
+
+
+def test_steps_are_told_as_they_come_but_for_the_first():
+    """The first once a step has run, since only then is it known that hooks fit steps as well."""
+    order: list[str] = []
+    hooks = [("embed", lambda value, at: order.append(f"pass {at.columns.start}"))]
+    plain().generate(some_tokens(), 4, hooks=hooks, on_step=lambda step: order.append(f"step {step.number}"))
+    assert order == ["pass 0", "pass 7", "step 0", "step 1", "pass 8", "step 2", "pass 9", "step 3"]
 
 
 def test_on_generated_is_refused_where_nothing_is_generated():
@@ -257,7 +277,9 @@ def test_draws_have_the_probabilities_of_the_model():
     """Against counts: 40,000 draws of one row."""
     logits = logits_of(rows=1).expand(40_000, -1)
     nothing = torch.zeros(40_000, 1, dtype=torch.long)
-    drawn = Sampling(temperature=2.0, seed=0).choose(logits, nothing, nothing.bool(), torch.Generator().manual_seed(0))
+    drawn = Sampling(temperature=2.0, seed=0).choose(
+        logits, nothing, nothing.bool(), nothing[:, 0] == 0, torch.Generator().manual_seed(0)
+    )
     share = drawn.bincount(minlength=VOCAB) / len(drawn)
     assert (share - (logits[0] / 2).softmax(-1)).abs().max() < 0.01
 
@@ -266,8 +288,9 @@ def test_padding_is_not_a_repetition():
     sampling = Sampling(repetition_penalty=1e6)
     logits = torch.tensor([[3.0, 2.0, 1.0]])
     tokens, real = torch.tensor([[0, 1]]), torch.tensor([[False, True]])
-    assert sampling.choose(logits, tokens, real, None).tolist() == [0]
-    assert sampling.choose(logits, tokens, ~real, None).tolist() == [1]
+    running = torch.tensor([True])
+    assert sampling.choose(logits, tokens, real, running, None).tolist() == [0]
+    assert sampling.choose(logits, tokens, ~real, running, None).tolist() == [1]
 
 
 def test_a_seed_gives_the_same_and_another_seed_another():
@@ -287,7 +310,8 @@ def test_a_tiny_temperature_is_greedy_and_one_token_is_too():
     model = plain()
     tokens = some_tokens(2, 4)
     greedy = model.generate(tokens, 8)
-    assert torch.equal(greedy, model.generate(tokens, 8, temperature=1e-30, seed=0))
+    for temperature in (1e-30, 1e-300):
+        assert torch.equal(greedy, model.generate(tokens, 8, temperature=temperature, seed=0))
     assert torch.equal(greedy, model.generate(tokens, 8, temperature=5.0, top_k=1, seed=0))
     assert torch.equal(greedy, model.generate(tokens, 8, temperature=5.0, top_p=1e-9, seed=0))
 
@@ -327,6 +351,7 @@ def test_text_in_text_out(smollm):
 
 def test_the_end_of_text_token_ends_a_text_unless_told_otherwise(smollm):
     eos = smollm.tokenizer.eos_id
+    comma = smollm.to_single_token(",")
     assert eos is not None
     steps: list[Step] = []
     ids = smollm.to_tokens("Hello")
@@ -339,6 +364,8 @@ def test_the_end_of_text_token_ends_a_text_unless_told_otherwise(smollm):
     out = smollm.generate(ids, 5, hooks=[("ln_final.out", to_eos)], on_step=steps.append)
     assert out.tolist() == [[*ids[0].tolist(), eos]]
     assert smollm.generate("Hello", 5, hooks=[("ln_final.out", to_eos)]) == "Hello"
+    for stop in ("x", comma, ["x", comma]):  # beside what is asked for
+        assert smollm.generate("Hello", 5, stop=stop, hooks=[("ln_final.out", to_eos)]) == "Hello"
     assert smollm.generate(ids, 3, stop=[], hooks=[("ln_final.out", to_eos)])[0, -3:].tolist() == [eos] * 3
 
 
@@ -358,6 +385,9 @@ def test_steps_are_told_in_order_and_add_up_to_the_text(smollm):
 
 def test_half_a_stop_string_is_held_back():
     class Letters:
+        def knows(self, token_id):
+            return True
+
         def decode(self, ids):
             return "".join(chr(i) for i in ids)
 
@@ -365,15 +395,99 @@ def test_half_a_stop_string_is_held_back():
     told = []
     for letter in "zabab":
         row.add(ord(letter))
-        told.append(row.news(last=False))
+        told.append(row.unread(last=False))
     assert told == ["z", "", "", "ab", ""]
     row.add(ord("d"))
-    assert row.news(last=True) == "abd"
+    assert row.unread(last=True) == "abd"
     assert row.text == "zababd"
     row = Continuation([], Stop(frozenset(), ("abc",)), Letters())  # type: ignore[arg-type]
     for letter in "zabc":
         row.add(ord(letter))
-    assert (row.text, row.ended, row.news(last=True)) == ("z", True, "z")
+    assert (row.text, row.ended, row.unread(last=True)) == ("z", True, "z")
+
+
+def by_bytes() -> Tokenizer:
+    """Llama 2's kind: letters that are no token come as bytes, and bytes that are no letter spoil those beside them."""
+    vocab = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"<0x{byte:02X}>": 3 + byte for byte in range(256)}
+    vocab |= {letter: len(vocab) + at for at, letter in enumerate("▁abc")}
+    backend = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, [], unk_token="<unk>", byte_fallback=True))
+    parts = [tokenizers.normalizers.Prepend("▁"), tokenizers.normalizers.Replace(" ", "▁")]
+    backend.normalizer = tokenizers.normalizers.Sequence(parts)  # type: ignore[assignment]
+    decoders = tokenizers.decoders
+    backend.decoder = decoders.Sequence(  # type: ignore[assignment]
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    )
+    return Tokenizer(backend, 1, 2, None, adds_bos=False)
+
+
+@pytest.mark.parametrize("text", ["😀😀😀a", "日本😀語😀日a", " a 😀 b", "😀😀😀", "a"])
+@pytest.mark.parametrize("prompt", ["ab", "😀😀", "a 日"])
+def test_letters_made_of_bytes_are_told_whole(text, prompt):
+    tokenizer = by_bytes()
+    given = tokenizer.encode(prompt)
+    new = tokenizer.encode(prompt + text)[len(given) :]
+    for end in ([], [2]):
+        row, told = Continuation(given, Stop(frozenset({2}), ()), tokenizer), []
+        for token in [*new, *end]:
+            row.add(token)
+            told.append(row.unread(last=False))
+        assert row.text == text
+        assert "".join(told) + row.unread(last=True) == text
+        assert not any("\ufffd" in each for each in told)
+    row = Continuation(given, Stop(frozenset(), (text[-1],)), tokenizer)
+    for token in new:
+        row.add(token)
+    assert row.ended
+    assert row.text == text[: text.index(text[-1])]
+
+
+def test_a_prompt_that_ends_amid_a_letter_is_continued():
+    tokenizer = by_bytes()
+    ids = tokenizer.encode("a😀b")
+    for cut in range(2, 6):
+        row = Continuation(ids[:cut], Stop(frozenset(), ()), tokenizer)
+        for token in ids[cut:]:
+            row.add(token)
+        assert row.text.endswith("b")
+        assert cut in (2,) or row.text == "😀b"
+
+
+def test_half_a_letter_at_the_end_is_searched_for_stops_too(smollm):
+    half = smollm.to_tokens(" 😀")[0, :-1].tolist()
+    row = Continuation([], Stop(frozenset(), (" ",)), smollm.tokenizer)
+    for token in half:
+        row.add(token)
+    assert row.unread(last=True) == ""
+    assert row.ended
+
+
+def test_a_vocabulary_may_be_larger_than_the_tokenizers_and_smaller_than_its_padding():
+    model = plain()
+    letters = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "b": 1, "[PAD]": VOCAB + 5}, unk_token="a"))
+    model.tokenizer = Tokenizer(letters, None, None, VOCAB + 5, adds_bos=False)
+    tokens = some_tokens(3, 4)
+    free = model.generate(tokens, 10)
+    assert free.shape == (3, 14)
+    assert isinstance(model.generate("a", 10), str)
+    out = model.generate(tokens, 10, stop=int(free[0, 5]))
+    assert out.max() < VOCAB
+
+
+def test_a_row_that_has_ended_cannot_spoil_the_others():
+    """Renormalising the pattern of a row without a token divides 0 by 0."""
+    model, tokens = plain(), some_tokens(3, 4)
+
+    def renormalised(pattern, at):
+        pattern[..., 0] *= 0.5
+        return pattern / pattern.sum(-1, keepdim=True)
+
+    hooks = [("pattern", renormalised)]
+    free = model.generate(tokens, 10, hooks=hooks)
+    for options in ({}, {"temperature": 1e-9, "seed": 0}):
+        out = model.generate(tokens, 10, hooks=hooks, stop=int(free[0, 5]), **options)
+        for row in range(3):
+            length = (free[row, 4:].tolist() + [int(free[0, 5])]).index(int(free[0, 5])) + 1
+            assert torch.equal(out[row, 4 : 4 + length][:10], free[row, 4 : 4 + length])
 
 
 # Bad input: before any token is made
@@ -389,6 +503,8 @@ BAD = {
     "top_p of nothing": ({"top_p": 0.0}, "top_p is 0.0; a share above 0 and up to 1"),
     "top_p of more than all": ({"top_p": 1.1}, "top_p is 1.1"),
     "top_k of nothing": ({"top_k": 0}, "top_k is 0; a whole number from 1"),
+    "top_k of no draw": ({"top_k": 5}, "top_k chooses what is drawn from and temperature 0 draws nothing"),
+    "top_p of no draw": ({"top_p": 0.5}, "temperature=1.0 does"),
     "no penalty": ({"repetition_penalty": 0}, "repetition_penalty is 0; a positive number"),
     "a seed below 0": ({"seed": -1}, "seed is -1"),
     "an empty stop string": ({"stop": [""]}, "a stop string is empty"),
@@ -404,6 +520,8 @@ WRONG_KINDS = {
     "half a token": ({"max_new_tokens": 1.5}, "max_new_tokens is 1.5"),
     "half a seed": ({"seed": 0.5}, "seed is 0.5"),
     "a stop": ({"stop": [1.5]}, "stop is made of texts and ids"),
+    "bytes": ({"stop": b"a"}, "stop is made of texts and ids"),
+    "half a token as a tensor": ({"max_new_tokens": torch.tensor(2.5)}, "max_new_tokens is tensor"),
     "a watcher": ({"on_step": 3}, "on_step is 3"),
     "a keyword": ({"temprature": 1}, "temperature"),
 }
@@ -431,8 +549,26 @@ def test_a_hook_that_fits_the_prompt_and_no_step_is_found_before_anybody_sees_a_
     _, cache = model.run_with_cache(tokens)
     fixed = cache["attn_out", 0] + 1
     for hook in (("blocks.0.hook_attn_out", lambda value, at: fixed), wb.patch(cache, "attn_out", layers=0)):
-        with pytest.raises(wb.errors.WorkbenchError, match=r"blocks.0.hook_attn_out.*\[2, 5, 8\].*\[2, 1, 8\]"):
+        with pytest.raises(wb.errors.WorkbenchError, match=r"blocks.0.hook_attn_out.*(\[2, 1, 8\]|reaches position 5)"):
             model.generate(tokens, 4, hooks=[hook], on_step=tell_nobody)
+
+
+def test_caches_that_do_not_fit_are_found_before_anybody_sees_a_token():
+    model, tokens = plain(), some_tokens(2, 6)
+    _, cache = model.run_with_cache(tokens)
+    _, one = model.run_with_cache(tokens[:1])
+    _, sliced = model.run_with_cache(tokens, pos_slice=-1)
+    for change, said in (
+        (wb.patch(cache, "resid_pre", layers=1, positions=[0, 7]), "has 6 positions and .* reaches position 7; choose"),
+        (wb.patch(one, "resid_pre", layers=1, positions=7), r"is \[1, 6, 8\] and this run's \[2, 6, 8\]"),
+        (wb.patch(sliced, "resid_pre", layers=1, positions=0), r"is \[2, 1, 8\] and this run's \[2, 6, 8\]"),
+        (wb.patch(one.remove_batch_dim(), "z", layers=1, positions=0), r"is \[6, 2, 4\] and this run's \[2, 6, 2, 4\]"),
+    ):
+        for use in (True, False):
+            with pytest.raises(wb.errors.InterventionError, match=said):
+                model.generate(tokens, 4, hooks=[change], on_step=tell_nobody, use_kv_cache=use)
+    with pytest.raises(wb.errors.InterventionError, match="never called"):
+        model.generate(tokens, 4, hooks=[wb.on_prompt(wb.on_generated(wb.zero("z")))])
 
 
 def test_logits_that_are_not_numbers_are_refused():

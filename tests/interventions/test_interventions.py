@@ -146,9 +146,9 @@ NOTHING = {
     "heads of some": (errors.InterventionError, "no head axis", lambda c: wb.zero("*.0.*", heads=0)),
     "head of a kind": (errors.KindError, "1.5", lambda c: wb.zero("z", heads=1.5)),
     "a head that is true": (errors.KindError, "True", lambda c: wb.zero("z", heads=True)),
-    "no position": (errors.InterventionError, "pos selects nothing", lambda c: wb.zero("z", positions=())),
-    "position beyond": (errors.InterventionError, "pos 7 .* 0 to 6", lambda c: wb.zero("z", positions=7)),
-    "position before": (errors.InterventionError, "pos -8", lambda c: wb.patch(c, "z", positions=[-8])),
+    "no position": (errors.InterventionError, "position selects nothing", lambda c: wb.zero("z", positions=())),
+    "position beyond": (errors.InterventionError, "position 7 .* 0 to 6", lambda c: wb.zero("z", positions=7)),
+    "position before": (errors.InterventionError, "position -8", lambda c: wb.patch(c, "z", positions=[-8])),
     "position of a kind": (errors.KindError, "slice", lambda c: wb.zero("z", positions=slice(0, 2))),
 }
 

@@ -27,7 +27,9 @@ def test_rotary_depends_on_the_distance_only(shift, distance, spec):
 
     def rotated(x, position):
         rotation = Rotation(spec, 6)
-        cos, sin = rotary_table(spec, rotation.d_rotary, torch.tensor([[200, position]]))  # 200: one length for all
+        cos, sin = rotary_table(
+            spec, rotation.d_rotary, torch.tensor([[200, position]]), torch.tensor([201])
+        )  # 200: one length for all
         return rotation.turn(x, cos[:, 1:], sin[:, 1:])
 
     near = (rotated(q, distance) * rotated(k, 0)).sum()
@@ -41,7 +43,7 @@ def test_rotary_depends_on_the_distance_only(shift, distance, spec):
 def test_rotary_turns_pairs_by_their_frequencies():
     """At position 1 the pair (x_0, x_2) of four turns by base^0 = 1, and (x_1, x_3) by base^(-2/4) = 0.1."""
     x = torch.tensor([1.0, 1.0, 0.0, 0.0]).view(1, 1, 1, 4)
-    table = rotary_table(RotarySpec(100.0), 4, torch.tensor([[1]]))
+    table = rotary_table(RotarySpec(100.0), 4, torch.tensor([[1]]), torch.tensor([2]))
     angle = torch.tensor([1.0, 0.1])
     assert torch.allclose(rotate_halves(x, *table).flatten(), torch.cat([angle.cos(), angle.sin()]))
     neighbours = torch.tensor([1.0, 0.0, 1.0, 0.0]).view(1, 1, 1, 4)

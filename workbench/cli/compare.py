@@ -47,7 +47,7 @@ def print_compared(rows: list[dict[str, Any]], batch: int, tokens: int) -> None:
     """As tables. A folder or file goes by its last name there, so that columns find room."""
 
     def shown(value: int | None) -> int | str:
-        return "differs" if value is None else value
+        return "no single one" if value is None else value
 
     print_table(
         "architectures",

@@ -70,7 +70,7 @@ def _kind(short: str, sites: list[Site], n_bytes: int) -> dict[str, Any]:
 
 
 def print_described(name: str, found: dict[str, Any], batch: int, tokens: int) -> None:
-    numbers = [(key, "differs" if value is None else value) for key, value in found["numbers"].items()]
+    numbers = [(key, "no single one" if value is None else value) for key, value in found["numbers"].items()]
     numbers += [(key, found[key]) for key in ("n_params", "n_active_params", "dtype")]
     rows = [(key, f"{value:,}" if isinstance(value, int) else value) for key, value in numbers]
     print_table(name, ("", "value"), rows)

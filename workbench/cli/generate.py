@@ -22,7 +22,7 @@ def generate(
     seed: Annotated[int | None, typer.Option(help="Of the draws.")] = None,
     stop: Annotated[
         list[str] | None,
-        typer.Option(help="A text that ends a row, in place of the end-of-text token; may be given several times."),
+        typer.Option(help="A text that ends a row (a line break is $'\\n' in most shells); may be repeated."),
     ] = None,
     use_kv_cache: Annotated[bool, typer.Option("--kv-cache/--no-kv-cache", help="Keep keys and values.")] = True,
     stream: Annotated[bool, typer.Option("--stream", help="Print one text as it comes, without a bar.")] = False,

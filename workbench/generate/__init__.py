@@ -1,7 +1,7 @@
 """Generation: what comes next, chosen from the logits, run, and so on until a row ends.
 
-`passes` gives the logits that follow each row, `sampling` chooses a token, `continuation` holds what a row says and
-`stopping` whether that ends it.
+`passes` gives the logits that follow each row, `sampling` chooses a token, `continuation` holds what a row says,
+`stopping` whether that ends it, and `recording` what the passes were like.
 
 Hooks see every pass; a value of a step has one position, and `at.positions` and `at.columns` say which. A row that
 has ended goes on as columns without a token, so that nothing of it reaches another row or a cache.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 
 import torch
 from jaxtyping import Int
@@ -47,7 +48,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked of a generation; see `HookedTransformer.generate`."""
+    """What is asked of a generation; see `HookedTransformer.generate`. text: whether texts are to come out."""
 
     max_new_tokens: int
     sampling: Sampling
@@ -55,10 +56,16 @@ class Plan:
     use_kv_cache: bool = True
     on_step: Callable[[Step], object] | None = None
     progress: bool = False
+    text: bool = False
+
+    @property
+    def wants_text(self) -> bool:
+        """Whether anybody reads what is said. Otherwise a tokenizer, which may not know every id, is not asked."""
+        return self.text or self.on_step is not None or bool(self.stop.strings)
 
     def __post_init__(self) -> None:
         n_new = self.max_new_tokens
-        if isinstance(n_new, bool) or not hasattr(n_new, "__index__"):
+        if isinstance(n_new, bool) or not isinstance(n_new, Integral):
             raise KindError(f"max_new_tokens is {n_new!r}; a whole number is wanted")
         if n_new < 1:
             raise InputError(f"max_new_tokens is {n_new}; at least 1 is wanted")
@@ -91,18 +98,21 @@ def generate(
     n_run = text.tokens.shape[1] + plan.max_new_tokens - 1
     _refuse_past_context(model, text, plan.max_new_tokens)
     passes = Passes(model, text, n_run, hooks, recorder, plan.use_kv_cache)
-    random, filler = plan.sampling.generator(text.tokens.device), _filler(tokenizer)
-    tokens, positions, step = text.tokens, text.positions, None
+    generator = plan.sampling.generator(text.tokens.device)
+    filler = _filler(tokenizer, model.spec.vocab_size)
+    tokens, positions, first = text.tokens, text.positions, None
+    speaker = tokenizer if plan.wants_text else None
     rows = [
-        Continuation(ids[position >= 0].tolist(), plan.stop, tokenizer)
+        Continuation(ids[position >= 0].tolist(), plan.stop, speaker)
         for ids, position in zip(tokens, positions, strict=True)
     ]
     with tqdm(total=plan.max_new_tokens, unit="token", disable=not plan.progress) as bar:
         for number in range(plan.max_new_tokens):
             logits = passes.next_logits(tokens, positions)
-            _tell(step, plan, bar)
+            if first is not None:
+                first = _tell(first, plan, bar)
             running = torch.tensor([not row.ended for row in rows], device=tokens.device)
-            chosen = plan.sampling.choose(logits, tokens, positions >= 0, random)
+            chosen = plan.sampling.choose(logits, tokens, positions >= 0, running, generator)
             new = torch.where(running, chosen, -1).cpu()
             for row, token in zip(rows, new.tolist(), strict=True):
                 if token >= 0:
@@ -110,18 +120,17 @@ def generate(
             tokens = torch.cat([tokens, torch.where(running, chosen, filler)[:, None]], 1)
             positions = torch.cat([positions, torch.where(running, positions.amax(1) + 1, -1)[:, None]], 1)
             last = number + 1 == plan.max_new_tokens or all(row.ended for row in rows)
-            step = Step(number, new, tuple(row.news(last) for row in rows))
+            step = Step(number, new, tuple(row.unread(last) for row in rows))
+            if number == 0 and not last:
+                first = step  # told once a step has run: a hook that fits the prompt and no step is found before
+            else:
+                _tell(step, plan, bar)
             if last:
                 break
-        _tell(step, plan, bar)
     return Generated(tokens, positions[:, :-1], [row.text for row in rows])
 
 
-def _tell(step: Step | None, plan: Plan, bar: tqdm) -> None:
-    """A token is told once the step that it caused has run: a hook that fits the prompt and no step is found before
-    anybody has seen a token."""
-    if step is None:
-        return
+def _tell(step: Step, plan: Plan, bar: tqdm) -> None:
     bar.update()
     if plan.on_step is not None:
         plan.on_step(step)
@@ -136,8 +145,7 @@ def _refuse_past_context(model: Transformer, text: Text, n_new: int) -> None:
         )
 
 
-def _filler(tokenizer: Tokenizer | None) -> int:
-    """What stands in the tokens after a row's end."""
-    if tokenizer is None:
-        return 0
-    return next((token for token in (tokenizer.pad_id, tokenizer.eos_id) if token is not None), 0)
+def _filler(tokenizer: Tokenizer | None, vocab_size: int) -> int:
+    """What stands in the tokens after a row's end; a tokenizer may have more than the model knows."""
+    usual = () if tokenizer is None else (tokenizer.pad_id, tokenizer.eos_id)
+    return next((token for token in usual if token is not None and token < vocab_size), 0)

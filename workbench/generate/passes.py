@@ -31,7 +31,7 @@ class Passes:
     ):
         self.model, self.hooks, self.recorder = model, hooks, recorder
         self.n_prompt, self.n_run, self.n_done = text.tokens.shape[1], n_run, 0
-        self.memory = Growing(n_run, self._shown(), _slack(text)) if use_kv_cache else None
+        self.memory = Growing(n_run, self._layers_kept_whole(), _slack(text)) if use_kv_cache else None
 
     def next_logits(
         self, tokens: Int[Tensor, "batch pos"], positions: Int[Tensor, "batch pos"]
@@ -44,7 +44,7 @@ class Passes:
             memory=self.memory,
             hooks=self.hooks,
             recorder=self.recorder,
-            columns=Columns(start, self.n_prompt, self.n_run),
+            columns=Columns(start, self.n_prompt, self.n_run, generating=True),
         )
         x = self.model.run_blocks(self.model.embed(tokens[:, start:], at), at)
         x = self.model.ln_final(x, at)
@@ -54,7 +54,7 @@ class Passes:
         last = at.positions.argmax(1)  # a row may be padded on the right
         return self.model.unembedding(x[torch.arange(len(x), device=x.device), last]).float()
 
-    def _shown(self) -> set[int]:
+    def _layers_kept_whole(self) -> set[int]:
         """Layers in which somebody looks at the pattern, and so wants every key to be there, in the window or not."""
         recorded = [] if self.recorder is None else self.recorder.looked_at
         hooked = [site for site in self.model.sites if site.name in self.hooks and "query" in site.axes]

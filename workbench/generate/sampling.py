@@ -2,7 +2,7 @@
 
 logits -> repetition penalty -> temperature -> the top k -> the top p -> a draw
 
-At temperature 0, the limit, the most probable token is taken, which the top k and the top p always hold.
+At temperature 0, the limit, the most probable token is taken and nothing is drawn.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ class Sampling:
             _require(self.top_k, "top_k", Integral, lambda k: k >= 1, "a whole number from 1 is wanted")
         if self.top_p is not None:
             _require(self.top_p, "top_p", Real, lambda p: 0 < p <= 1, "a share above 0 and up to 1 is wanted")
+        for name in ("top_k", "top_p"):
+            if self.temperature == 0 and getattr(self, name) is not None:
+                raise InputError(
+                    f"{name} chooses what is drawn from and temperature 0 draws nothing; temperature=1.0 does"
+                )
         if self.seed is not None:
             _require(self.seed, "seed", Integral, lambda s: 0 <= s < 2**63, "a whole number from 0 is wanted")
 
@@ -60,10 +65,12 @@ class Sampling:
         logits: Logits,
         tokens: Int[Tensor, "batch pos"],
         real: Bool[Tensor, "batch pos"],
+        running: Bool[Tensor, " batch"],
         generator: torch.Generator | None,
     ) -> Int[Tensor, " batch"]:
-        """The next token of each row, whose tokens so far these are, where `real`. InputError for logits that are NaN,
-        or that leave no token a chance."""
+        """The next token of each row that is `running`, whose tokens so far these are, where `real`; any token of other
+        rows. InputError for logits that are NaN, or that leave no token a chance."""
+        logits = logits.where(running[:, None], 0.0)  # a row that has ended says nothing, not even NaN
         if self.repetition_penalty != 1:
             logits = penalised(logits, tokens, real, self.repetition_penalty)
         best, most_probable = logits.max(-1)
@@ -71,7 +78,8 @@ class Sampling:
             raise InputError("the next token's logits are NaN or infinite; a hook may have made them so")
         if self.temperature == 0:
             return most_probable
-        logits = (logits - best[:, None]) / self.temperature  # the largest is 0, so that no temperature overflows
+        # The largest is 0, so that no temperature overflows, not even the least that float32 has.
+        logits = (logits - best[:, None]) / max(self.temperature, torch.finfo(logits.dtype).tiny)
         if self.top_k is not None:
             logits = within_top_k(logits, self.top_k)
         if self.top_p is not None:

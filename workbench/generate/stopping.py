@@ -33,15 +33,18 @@ class Stop:
 
 
 def read_stop(given: StopLike, tokenizer: Tokenizer | None, vocab_size: int) -> Stop:
-    """Ids and strings, one or several; None for the tokenizer's end-of-text token, an empty list for nothing."""
-    if given is None:
-        eos = None if tokenizer is None else tokenizer.eos_id
-        return Stop(frozenset() if eos is None else frozenset({eos}), ())
-    items: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    """Ids and strings, one or several, beside the tokenizer's end-of-text token; an empty list for nothing at all."""
+    items: list[Any] = [] if given is None else [given]
+    if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
+        items = list(given)
     for item in items:
         _check(item, tokenizer, vocab_size)
     strings = tuple(item for item in items if isinstance(item, str))
-    return Stop(frozenset(int(item) for item in items if not isinstance(item, str)), strings)
+    ids = {int(item) for item in items if not isinstance(item, str)}
+    eos = None if tokenizer is None else tokenizer.eos_id
+    if eos is not None and (items or given is None):
+        ids.add(eos)
+    return Stop(frozenset(ids), strings)
 
 
 def _check(item: Any, tokenizer: Tokenizer | None, vocab_size: int) -> None:

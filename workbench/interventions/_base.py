@@ -58,8 +58,12 @@ class Intervention(ABC):
         if self.positions is not None:
             axis_of(site, ("pos", "query"))
 
+    def check_run(self, value: Tensor, at: At) -> None:
+        """What can be known at a site's first pass: that this run is one that the change fits."""
+
     def apply(self, value: Tensor, at: At) -> Tensor | None:
         """The hook: the value with its region changed; None where this pass has nothing of the region."""
+        self.check_run(value, at)
         rows = None
         if self.positions is not None:
             rows = rows_of_pass(self.positions, at.columns, value.shape[axis_of(at.site, ("pos", "query"))])
@@ -72,8 +76,13 @@ class Intervention(ABC):
 
 def rows_of_pass(positions: int | Sequence[int], columns: Columns, n_rows: int) -> list[int]:
     """Those of the chosen columns that a pass of n_rows positions runs through, counted within the pass."""
-    chosen = within(positions, columns.total, "position", end=columns.prompt)
-    return [column - columns.start for column in chosen if 0 <= column - columns.start < n_rows]
+    rows = (column - columns.start for column in columns_of(positions, columns))
+    return [row for row in rows if 0 <= row < n_rows]
+
+
+def columns_of(positions: int | Sequence[int], columns: Columns) -> list[int]:
+    """The chosen columns of the whole text."""
+    return within(positions, columns.total, "position", end=columns.prompt)
 
 
 def region_of(site: Site, shape: Sequence[int], positions: Choice, heads: Choice) -> Region:
@@ -113,7 +122,8 @@ def within(choice: int | Sequence[int], size: int, word: str, end: int | None = 
     if not chosen:
         raise InterventionError(f"an empty choice of {word} selects nothing")
     if outside := [number for number in chosen if not -end <= number < size]:
-        raise InterventionError(f"{word} {outside[0]} was chosen; each {word} is one of 0 to {size - 1}")
+        counted = "" if end == size else f", or -{end} to -1 from the end of the prompt"
+        raise InterventionError(f"{word} {outside[0]} was chosen; each {word} is one of 0 to {size - 1}{counted}")
     return [number if number >= 0 else number + end for number in chosen]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -12,7 +13,7 @@ from ..errors import InterventionError, KindError, nearest
 from ..hooks import At
 from ..keywords import checked_keywords
 from ..sites import Selector, Site
-from ._base import Choice, Intervention, Region, rows_of_pass
+from ._base import Choice, Intervention, Region, axis_of, columns_of
 
 
 @dataclass(frozen=True)
@@ -26,34 +27,45 @@ class Patch(Intervention):
                 f"the cache to patch from has not recorded {site.name}; {nearest(site.name, self.cache)}"
             )
 
-    def changed(self, value: Tensor, at: At, region: Region) -> Tensor:
-        recorded = self.cache[at.name]
-        source = self._of_pass(recorded, value, at) if at.columns.generating else recorded
-        if source.shape != value.shape:
+    def check_run(self, value: Tensor, at: At) -> None:
+        recorded, columns = self.cache[at.name], at.columns
+        fits = recorded.shape == value.shape
+        if columns.generating and (fits := self._fits_beside(recorded, value, at)):
+            n_there, n_rows = (tensor.shape[axis_of(at.site, ("pos", "query"))] for tensor in (recorded, value))
+            chosen = range(columns.start + n_rows) if self.positions is None else columns_of(self.positions, columns)
+            if max(chosen) >= n_there:
+                raise InterventionError(
+                    f"the cache's {at.name} has {n_there} positions and this generation reaches position "
+                    f"{max(chosen)}; choose positions=, or give wb.on_prompt(...) the patch"
+                )
+        if not fits:
             raise InterventionError(
                 f"the cache's {at.name} is {list(recorded.shape)} and this run's {list(value.shape)}; "
                 "patching wants as many examples and positions recorded (without pos_slice) as the run has"
             )
+
+    def _fits_beside(self, recorded: Tensor, value: Tensor, at: At) -> bool:
+        """Whether a cache fits a text that outgrows it: recorded from the first position on, as many examples."""
+        if recorded.ndim != value.ndim:
+            return False
+        real = self.cache.positions >= 0
+        from_the_start = torch.equal(self.cache.positions[real], (real.cumsum(1) - 1)[real])
+        sizes = zip(at.axes, recorded.shape, value.shape, strict=True)
+        return from_the_start and all(a == b for word, a, b in sizes if word not in ("pos", "query", "key"))
+
+    def changed(self, value: Tensor, at: At, region: Region) -> Tensor:
+        source = self.cache[at.name]
+        if at.columns.generating:  # zeros stand where no position was chosen, and for keys ahead of a query
+            axis, start = axis_of(at.site, ("pos", "query")), at.columns.start
+            source = _fitted(source.narrow(axis, start, source.shape[axis] - start), axis, value.shape[axis])
+            source = _fitted(source, source.ndim - 1, value.shape[-1])
         return source[region].to(value)
 
-    def _of_pass(self, recorded: Tensor, value: Tensor, at: At) -> Tensor:
-        """While tokens are generated the text outgrows the cache: the recorded columns that this pass runs through,
-        filled up with zeros where no position was chosen, and where keys lie ahead of every recorded query."""
-        start = at.columns.start
-        for axis, word in enumerate(at.axes):
-            n_there, n_wanted = recorded.shape[axis], value.shape[axis]
-            if word in ("pos", "query"):
-                chosen = None if self.positions is None else rows_of_pass(self.positions, at.columns, n_wanted)
-                if n_there < start + (n_wanted if chosen is None else 1 + max(chosen)):
-                    continue  # a chosen position was not recorded; the shapes tell
-                recorded = recorded.narrow(axis, start, min(n_there - start, n_wanted))
-            elif word == "key":
-                recorded = recorded.narrow(axis, 0, min(n_there, n_wanted))
-            else:
-                continue
-            padding = [0, 0] * (recorded.ndim - axis - 1) + [0, n_wanted - recorded.shape[axis]]
-            recorded = F.pad(recorded, padding)
-        return recorded
+
+def _fitted(tensor: Tensor, axis: int, size: int) -> Tensor:
+    """Cut to a size along an axis, or filled up with zeros."""
+    cut = tensor.narrow(axis, 0, min(size, tensor.shape[axis]))
+    return F.pad(cut, [0, 0] * (tensor.ndim - axis - 1) + [0, size - cut.shape[axis]])
 
 
 @checked_keywords

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,49 +15,50 @@ from ._base import axis_of
 
 @dataclass(frozen=True)
 class When:
-    """Hooks of which only some columns of the text keep what they return."""
+    """Hooks that change some columns of the text only: the given ones, or those that are generated."""
 
     hooks: tuple[HookLike, ...]
-    concerned: Callable[[Columns, int], Sequence[bool]]
+    generated: bool
 
     def bind(self, sites: Sites) -> list[tuple[Site, Hook]]:
+        if any(isinstance(hook, When) and hook.generated != self.generated for hook in self.hooks):
+            raise InterventionError("a hook on the prompt only and on generated tokens only is never called")
         bound = bind(self.hooks, sites)
         return [(sites.one(name), self._only_there(hook)) for name, hooks in bound.items() for hook in hooks]
 
     def _only_there(self, hook: Hook) -> Hook:
         def hook_there(value: Tensor, at: At) -> Tensor | None:
             axis = axis_of(at.site, ("pos", "query"))
-            there = self.concerned(at.columns, value.shape[axis])
-            if not any(there):
+            rows = self._concerned(at.columns, value.shape[axis])
+            if not rows:
                 return None
-            changed = apply([hook], value, at)
-            keep = torch.tensor(there, device=value.device).view(-1, *[1] * (value.ndim - axis - 1))
-            return torch.where(keep, changed, value)
+            columns = replace(at.columns, start=at.columns.start + rows.start)
+            there = At(at.site, at.positions[:, rows.start : rows.stop], columns)
+            before, part, after = value.split([rows.start, len(rows), value.shape[axis] - rows.stop], axis)
+            return torch.cat([before, apply([hook], part, there), after], axis)
 
         return hook_there
 
+    def _concerned(self, columns: Columns, n_rows: int) -> range:
+        """The rows of a pass that these hooks are shown."""
+        if self.generated and not columns.generating:
+            raise InterventionError("a hook is for generated tokens only and this run has none; give it to generate")
+        given = min(max(columns.prompt - columns.start, 0), n_rows)
+        return range(given, n_rows) if self.generated else range(given)
+
 
 def on_prompt(*hooks: HookLike) -> When:
-    """These hooks, on the given text only: where tokens are generated, what they say of the new ones does not count.
+    """These hooks, on the given text only: while tokens are generated they are not shown the new ones.
 
     model.generate(text, hooks=[wb.on_prompt(("mlp_out", halve))])
     """
-    return When(hooks, _prompt)
+    return When(hooks, generated=False)
 
 
 def on_generated(*hooks: HookLike) -> When:
-    """These hooks, on the tokens that are generated only. InterventionError in a run that generates none.
+    """These hooks, on the generated tokens only: they are not shown the given text. InterventionError in a run that
+    generates none.
 
     model.generate(text, hooks=[wb.on_generated(wb.zero("z", layers=3, heads=1))])
     """
-    return When(hooks, _generated)
-
-
-def _prompt(columns: Columns, n_rows: int) -> list[bool]:
-    return [columns.start + row < columns.prompt for row in range(n_rows)]
-
-
-def _generated(columns: Columns, n_rows: int) -> list[bool]:
-    if not columns.generating:
-        raise InterventionError("a hook is for generated tokens only and this run has none; give it to generate")
-    return [not given for given in _prompt(columns, n_rows)]
+    return When(hooks, generated=True)

@@ -36,7 +36,7 @@ Z = Float[Tensor, "batch query head d_value"]
 class Kernel(Protocol):
     """z of one layer, without showing scores and pattern to anyone."""
 
-    def __call__(self, attention: DotProduct, q: Queries, kept: Kept, visible: Visibility, at: Pass) -> Z: ...
+    def __call__(self, attention: DotProduct, q: Queries, k: Keys, v: Values, visible: Visibility, at: Pass) -> Z: ...
 
 
 class DotProduct(Component):
@@ -91,9 +91,14 @@ class DotProduct(Component):
         self, q: Queries, kept: Kept, visible: Visibility, at: Pass
     ) -> tuple[Z, Float[Tensor, "batch head query key"] | None]:
         """z, and the pattern where a hook made it explicit."""
+        return self.attend_to(q, *self.keys_and_values(kept), visible, at)
+
+    def attend_to(
+        self, q: Queries, k: Keys, v: Values, visible: Visibility, at: Pass
+    ) -> tuple[Z, Float[Tensor, "batch head query key"] | None]:
+        """The same, with keys and values made."""
         if not at.wants(*self.pattern_sites):
-            return self.kernel(self, q, kept, visible, at), None
-        k, v = self.keys_and_values(kept)
+            return self.kernel(self, q, k, v, visible, at), None
         scores = at(self.hook_attn_scores, self.scores_with(q, k, visible), settle=visible.hide_)
         pattern = at(self.hook_pattern, self.sink(scores, visible, at))
         return self.mix(pattern, v), pattern
@@ -118,9 +123,8 @@ class DotProduct(Component):
         return rearrange(z, "batch kv (group query) d -> batch query (kv group) d", query=pattern.shape[2]).contiguous()
 
 
-def fused(attention: DotProduct, q: Queries, kept: Kept, visible: Visibility, at: Pass) -> Z:
+def fused(attention: DotProduct, q: Queries, k: Keys, v: Values, visible: Visibility, at: Pass) -> Z:
     """torch's kernel, which makes nothing of size query x key."""
-    k, v = attention.keys_and_values(kept)
     z = F.scaled_dot_product_attention(
         q.transpose(1, 2),
         k.transpose(1, 2),
@@ -133,7 +137,6 @@ def fused(attention: DotProduct, q: Queries, kept: Kept, visible: Visibility, at
     return z.transpose(1, 2)
 
 
-def unfused(attention: DotProduct, q: Queries, kept: Kept, visible: Visibility, at: Pass) -> Z:
+def unfused(attention: DotProduct, q: Queries, k: Keys, v: Values, visible: Visibility, at: Pass) -> Z:
     """For scores that torch's kernel cannot make: capped, or beside a sink."""
-    k, v = attention.keys_and_values(kept)
     return attention.mix(attention.sink(attention.scores_with(q, k, visible), visible, at), v)

@@ -83,6 +83,11 @@ class Unembedding(Component, Multiplies):
         """Linear, as direct attribution needs it."""
         return self.scale(F.linear(x, self.weight, self.bias))
 
+    def picked(self, x: Float[Tensor, "rows d_model"], ids: Int[Tensor, "rows picked"]) -> Float[Tensor, "rows picked"]:
+        """These logits only, which need no product with the whole vocabulary."""
+        logits = (self.weight[ids] @ x[:, :, None])[..., 0]
+        return self.cap(self.scale(logits if self.bias is None else logits + self.bias[ids]))
+
     def directions(self, ids: Int[Tensor, "*ids"]) -> Float[Tensor, "*ids d_model"]:
         """What the stream is projected onto for the logits of these tokens, before any softcap."""
         return self.scale(self.weight[ids])
@@ -123,6 +128,9 @@ class ProjectedUnembedding(TiedUnembedding):
 
     def uncapped(self, x: Float[Tensor, "*rows d_model"]) -> Float[Tensor, "*rows vocab"]:
         return super().uncapped(self.project(x))
+
+    def picked(self, x: Float[Tensor, "rows d_model"], ids: Int[Tensor, "rows picked"]) -> Float[Tensor, "rows picked"]:
+        return super().picked(self.project(x), ids)
 
     def directions(self, ids: Int[Tensor, "*ids"]) -> Float[Tensor, "*ids d_model"]:
         return super().directions(ids) @ self.project.weight

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @runtime_checkable
 class Recorder(Protocol):
-    """Keeps values; see `workbench.cache`."""
+    """Keeps values; see `workbench.recorder`."""
 
     def keep(self, site: Site, value: Tensor) -> Tensor:
         """Called at every site after its hooks; returns the tensor that the run goes on with."""
@@ -38,7 +38,7 @@ class Recorder(Protocol):
 
 @runtime_checkable
 class Mixer(Protocol):
-    """What the pass needs of an attention, whatever its kind."""
+    """What a pass needs of an attention, whatever its kind."""
 
     layer: int
     window: int | None
@@ -80,19 +80,11 @@ class Attended:
         that earlier steps saw. Patterns that hooks made explicit are filled up with zeros for keys still ahead."""
         every = [self, *steps]
         q_pos = torch.cat([each._visible.query_pos for each in every], 1)
-        last = every[-1]
-        joined = Attended(
-            self._mixer,
-            torch.cat([each._q for each in every], 1),
-            last._kept,
-            replace(last._visible, query_pos=q_pos, plain=False),
-            None,
-        )
-        patterns = [each._pattern for each in every if each._pattern is not None]
-        if patterns:
-            n_keys = patterns[-1].shape[-1]
-            joined._pattern = torch.cat([F.pad(each, (0, n_keys - each.shape[-1])) for each in patterns], 2)
-        return joined
+        last, n_keys = every[-1], every[-1]._visible.key_pos.shape[1]
+        visible = replace(last._visible, query_pos=q_pos, plain=False)
+        patterns = [F.pad(p, (0, n_keys - p.shape[-1])) for p in (each._pattern for each in every) if p is not None]
+        pattern = torch.cat(patterns, 2) if patterns else None
+        return Attended(self._mixer, torch.cat([each._q for each in every], 1), last._kept, visible, pattern)
 
     def to(self, device: torch.device | str) -> Attended:
         """The same, with its tensors on a device."""
@@ -118,6 +110,7 @@ class Pass:
 
     positions: [batch, pos] absolute, counted over real tokens; -1 where an attention mask says there is none.
     padded:    whether any position is -1.
+    lengths:   [batch] tokens of the text that each row is of, as far as the pass has come; 0 where there is none.
     columns:   which part of a text these positions are; the whole of it unless tokens are generated.
     attended:  layer -> `Attended`, filled as the blocks run.
     """
@@ -134,6 +127,7 @@ class Pass:
     ):
         n_pos = positions.shape[1]
         self.positions = positions
+        self.lengths = positions.amax(1) + 1
         self.columns = columns or Columns(0, n_pos, n_pos)
         self.memory = memory or Nothing()
         self.attended: dict[int, Attended] = {}

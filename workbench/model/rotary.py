@@ -25,16 +25,18 @@ Table: TypeAlias = tuple[Float[Tensor, "batch pos 1 half"], Float[Tensor, "batch
 Turn: TypeAlias = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def frequencies(spec: RotarySpec, d_rotary: int, positions: Int[Tensor, "batch pos"]) -> Float[Tensor, "*batch half"]:
+def frequencies(spec: RotarySpec, d_rotary: int, lengths: Int[Tensor, " batch"]) -> Float[Tensor, "*batch half"]:
     """How far each pair turns at one step: base^(-2i/d) (Su et al. 2021, equation 15), perhaps scaled; float32."""
-    pair = torch.arange(0, d_rotary, 2, device=positions.device, dtype=torch.float32)
+    pair = torch.arange(0, d_rotary, 2, device=lengths.device, dtype=torch.float32)
     plain = 1.0 / spec.base ** (pair / d_rotary)
-    return plain if spec.scaling is None else spec.scaling.scaled(plain, spec.base, positions.amax(1) + 1)
+    return plain if spec.scaling is None else spec.scaling.scaled(plain, spec.base, lengths)
 
 
-def rotary_table(spec: RotarySpec, d_rotary: int, positions: Int[Tensor, "batch pos"]) -> Table:
+def rotary_table(
+    spec: RotarySpec, d_rotary: int, positions: Int[Tensor, "batch pos"], lengths: Int[Tensor, " batch"]
+) -> Table:
     """cos and sin of position x frequency, in float32. Where there is no token (-1) nothing turns."""
-    each = frequencies(spec, d_rotary, positions)
+    each = frequencies(spec, d_rotary, lengths)
     angle = positions.clamp(min=0).float()[:, :, None, None] * each.reshape(-1, 1, 1, each.shape[-1])
     cos, sin = angle.cos(), angle.sin()
     factor = 1.0 if spec.scaling is None else spec.scaling.factor_of_attention
@@ -80,7 +82,7 @@ class Rotation:
     def table(self, at: Pass) -> Table:
         """Made by the first layer that asks, shared by those of the same spec."""
         key = ("rotary", self.spec, self.d_rotary)
-        return at.once(key, lambda: rotary_table(self.spec, self.d_rotary, at.positions))
+        return at.once(key, lambda: rotary_table(self.spec, self.d_rotary, at.positions, at.lengths))
 
 
 class Rotary(Component):

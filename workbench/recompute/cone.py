@@ -1,0 +1,46 @@
+"""A pass over packed rows: each row sees its own recomputed keys, and recorded ones before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from torch import Tensor
+
+from ..model.dot_product import DotProduct
+from ..model.masks import Visibility
+from ..model.memory import Kept
+from ..model.pass_ import Mixer, Pass
+from ..sites import Site
+from .changes import Change
+from .record import Recorded
+from .rows import Rows
+
+
+class ConePass(Pass):
+    """Of one layer, since rows join between layers. What it fires at a site is what the cells change there."""
+
+    def __init__(self, recorded: Recorded, rows: Rows, changes: Mapping[str, Change]):
+        super().__init__(rows.of_tokens(recorded.positions)[:, None], padded=True)
+        self.lengths = (recorded.positions.amax(1) + 1)[rows.example[rows.row]]  # of the whole text, not of one token
+        self.recorded, self.rows, self.changes = recorded, rows, changes
+
+    def __call__(self, site: Site, value: Tensor, settle: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        change = self.changes.get(site.name)
+        if change is None:
+            return value
+        value = change.of_tokens(value, self.rows)
+        return value if settle is None else settle(value)
+
+    def wants(self, *sites: Site) -> bool:
+        return any(site.name in self.changes for site in sites)
+
+    def attend(self, mixer: Mixer, q: Tensor, new: Kept) -> Tensor:
+        mixer = cast(DotProduct, mixer)
+        keys_and_values = zip(self.recorded.keys_and_values(mixer), mixer.keys_and_values(new), strict=True)
+        k, v = (self.rows.over(recorded, packed) for recorded, packed in keys_and_values)
+        visible = Visibility(
+            self.rows.positions(self.recorded.positions), self.recorded.positions[self.rows.example], mixer.window
+        )
+        z, _ = mixer.attend_to(self.rows.side_by_side(q), k, v, visible, self)
+        return self.rows.packed(z)
