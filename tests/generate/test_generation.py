@@ -486,7 +486,7 @@ def test_a_row_that_has_ended_cannot_spoil_the_others():
     for options in ({}, {"temperature": 1e-9, "seed": 0}):
         out = model.generate(tokens, 10, hooks=hooks, stop=int(free[0, 5]), **options)
         for row in range(3):
-            length = (free[row, 4:].tolist() + [int(free[0, 5])]).index(int(free[0, 5])) + 1
+            length = [*free[row, 4:].tolist(), int(free[0, 5])].index(int(free[0, 5])) + 1
             assert torch.equal(out[row, 4 : 4 + length][:10], free[row, 4 : 4 + length])
 
 
