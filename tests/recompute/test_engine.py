@@ -1,0 +1,118 @@
+"""The engine: every cell is the run with its one change, whatever the architecture, the site and the axes."""
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from random_models import powered, some_tokens, specs
+
+import workbench as wb
+from workbench.model.attention import AttentionSpec
+
+N_EXAMPLES, N_POS = 2, 6
+METRICS = [
+    wb.logit_diff([3, 4], 7),
+    wb.logit([1, 2], pos=[2, -2]),
+    lambda logits: logits.log_softmax(-1)[:, 1:, 5].sum(1),
+]
+
+
+def pair(shared: int = 2):
+    """Texts that begin alike."""
+    clean, corrupted = some_tokens(N_EXAMPLES, N_POS, seed=1), some_tokens(N_EXAMPLES, N_POS, seed=2)
+    corrupted[:, :shared] = clean[:, :shared]
+    return clean, corrupted
+
+
+def naive(model, tokens, site, axes, metric, new):
+    """[example, *axes]: a whole forward for each cell, with one hook that puts the new values in."""
+    sites = [found for found in model.sites.select(site) if found.layer is not None]
+    sizes = {"layer": len(sites), "key": N_POS}
+    sizes |= {word: size or N_POS for word, size in zip(sites[0].axes, sites[0].sizes, strict=True)}
+    cells = []
+    for index in product(*(range(sizes[axis]) for axis in axes)):
+        at = dict(zip(axes, index, strict=True))
+
+        def edit(value, here, at=at):
+            where = [at.get(word, slice(None)) for word in here.axes]
+            value[tuple(where)] = new(here.site)[tuple(where)]
+            return value
+
+        swept = [sites[at["layer"]]] if "layer" in at else sites
+        logits = model.run_with_hooks(tokens, [(found.name, edit) for found in swept])
+        cells.append(torch.as_tensor(metric(logits)))
+    return torch.stack(cells, 1).unflatten(1, [sizes[axis] for axis in axes])
+
+
+def close(ours, theirs):
+    finite = theirs.isfinite()
+    scale = theirs[finite].abs().max().clamp(min=1.0)
+    return bool((ours.isfinite() == finite).all()) and bool(((ours - theirs)[finite].abs() <= 1e-4 * scale).all())
+
+
+def some_sweep(model, data):
+    """A kind of site that layers have, and axes for it."""
+    short = data.draw(st.sampled_from(sorted({site.short for site in model.sites if site.layer is not None})))
+    first, *others = [site for site in model.sites.select(short) if site.layer is not None]
+    assume(all(other.sizes == first.sizes for other in others))
+    possible = [
+        word for word in ("layer", *first.axes) if word in ("layer", "pos", "head", "kv_head", "expert", "query")
+    ]
+    axes = data.draw(st.sets(st.sampled_from(possible), min_size=1))
+    return short, tuple(axis for axis in possible if axis in axes)
+
+
+@given(specs(adds=False), st.data())
+def test_patching_is_a_run_per_cell(spec, data):
+    model, (clean, corrupted) = powered(spec), pair()
+    site, axes = some_sweep(model, data)
+    metric = data.draw(st.sampled_from(METRICS))
+    r = wb.activation_patching(model, clean, corrupted, metric, site, axes, progress=False)
+    _, cache = model.run_with_cache(clean)
+    assert close(r.values, naive(model, corrupted, site, axes, metric, lambda here: cache[here]))
+
+
+@given(specs(adds=False), st.data())
+def test_zeroing_is_a_run_per_cell(spec, data):
+    model, (clean, _) = powered(spec), pair()
+    site, axes = some_sweep(model, data)
+    if site.endswith("scale"):  # a divisor
+        return
+    r = wb.ablate(model, clean, METRICS[0], site, over=axes, progress=False)
+    _, cache = model.run_with_cache(clean)
+    assert close(r.values, naive(model, clean, site, axes, METRICS[0], lambda here: torch.zeros_like(cache[here])))
+
+
+@pytest.mark.parametrize(
+    "over", [("layer", "head"), ("layer", "head", "query"), ("layer", "head", "query", "key"), ("key",)]
+)
+@pytest.mark.parametrize("site", ["pattern", "attn_scores"])
+def test_patterns_by_query_and_key(site, over):
+    model, (clean, corrupted) = powered(wb.ModelSpec.preset("kamui-nano")), pair()
+    r = wb.activation_patching(model, clean, corrupted, METRICS[0], site, over, progress=False)
+    _, cache = model.run_with_cache(clean)
+    assert close(r.values, naive(model, corrupted, site, over, METRICS[0], lambda here: cache[here]))
+    view = model.with_hooks([("embed", lambda value, at: None)])  # the wide way
+    wide = wb.activation_patching(view, clean, corrupted, METRICS[0], site, over, progress=False)
+    assert close(wide.values, r.values)
+    assert torch.equal(wide.unchanged, r.unchanged)
+
+
+def test_layers_of_other_shapes_are_refused():
+    few, many = (AttentionSpec(n_heads, 1, 4) for n_heads in (2, 3))
+    spec = wb.ModelSpec.preset("kamui-nano")
+    layers = tuple(replace(spec.layers[0], attn=attn) for attn in (few, many))
+    model, (clean, corrupted) = powered(replace(spec, layers=layers)), pair()
+    with pytest.raises(wb.errors.InterventionError, match="'z' differs in shape"):
+        wb.activation_patching(model, clean, corrupted, METRICS[0], "z", progress=False)
+    r = wb.activation_patching(model, clean, corrupted, METRICS[0], "z", layers=1, progress=False)
+    assert r.values.shape == (2, 1, 3)
+
+
+def test_a_vocabulary_is_not_computed_for_named_logits(monkeypatch):
+    model, (clean, corrupted) = powered(wb.ModelSpec.preset("kamui-nano")), pair()
+    monkeypatch.setattr(type(model.unembedding), "forward", lambda *_: pytest.fail("the whole vocabulary was computed"))
+    wb.activation_patching(model, clean, corrupted, wb.logit_diff(1, 2), progress=False)

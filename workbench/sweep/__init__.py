@@ -1,0 +1,239 @@
+"""Sweeps: one kind of intervention over a grid of places, and what it did to a metric at each.
+
+Each cell is exactly the run with its one intervention. What a cell cannot change is not computed: see `recompute`. A
+view of the model brings functions of its user's along, which may look at anything; there each cell is a run of the
+whole batch, from the layer of the change on.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from ..errors import InputError
+from ..hooked import HookedTransformer
+from ..inputs import Text, TextLike, read_text
+from ..interventions._base import Choice
+from ..keywords import checked_keywords
+from ..metrics import MetricLike, measure, resolve
+from ..recompute import recompute, record
+from ..recompute.reading import OfCallable, reading_of
+from ..sizes import free_memory
+from ..sweep_result import SweepResult, difference
+from .grid import Grid, batches, grid_of, planned, region
+
+_MEMORY = 2**29  # bytes that a batch of cells may take, where free memory allows
+
+
+@checked_keywords
+def activation_patching(
+    model: HookedTransformer,
+    clean: TextLike,
+    corrupted: TextLike,
+    metric: MetricLike,
+    site: str = "resid_pre",
+    over: Sequence[str] | None = None,
+    direction: str = "denoise",
+    layers: Choice = None,
+    heads: Choice = None,
+    positions: Choice = None,
+    progress: bool = True,
+    memory: int | None = None,
+) -> SweepResult:
+    """Patch one site between two runs, at each place of a grid, and measure.
+
+    direction "denoise" edits the corrupted run with clean values, "noise" the clean run with corrupted ones.
+    site:  any kind that a layer has, such as "resid_pre", "attn_out", "mlp_out", "q", "k", "v", "z", "post".
+    over:  the grid's axes, among "layer", "pos" and the site's own ("head", "kv_head", "d_mlp", "expert"); what is not
+           an axis is patched as a whole. None for layer x pos, or layer x head where a site has heads.
+    layers, heads, positions: sweep these only.
+    memory: bytes that may be used at a time; None for half a gigabyte, or a quarter of what is free.
+
+    clean and corrupted are texts or tokens, one pair or a batch of pairs, all of equal length. (Heimersheim and Nanda
+    2024 discuss what each direction shows.)
+    """
+    if direction not in ("denoise", "noise"):
+        raise InputError(f"direction is {direction!r}; 'denoise' or 'noise' is wanted")
+    on_clean, on_corrupted = _pair(model, clean, corrupted)
+    grid = grid_of(model, site, over, layers, heads, positions, on_clean.tokens)
+    metric = resolve(metric, model.tokenizer)
+    text, others = (on_corrupted, on_clean) if direction == "denoise" else (on_clean, on_corrupted)
+    swept = _swept(model, text, grid, metric, others, progress, memory)
+    of_clean, of_corrupted = (swept.other, swept.base) if direction == "denoise" else (swept.base, swept.other)
+    result = _result(grid, swept, of_clean, of_corrupted, direction)
+    if (same := difference(of_clean, of_corrupted).isnan()).any():
+        pairs = same.nonzero().flatten().tolist()
+        warnings.warn(f"clean and corrupted measure the same in pairs {pairs}; their effect is NaN", stacklevel=3)
+    return result
+
+
+@checked_keywords
+def ablate(
+    model: HookedTransformer,
+    tokens: TextLike,
+    metric: MetricLike,
+    site: str = "z",
+    kind: str = "zero",
+    over: Sequence[str] | None = None,
+    layers: Choice = None,
+    heads: Choice = None,
+    positions: Choice = None,
+    progress: bool = True,
+    memory: int | None = None,
+) -> SweepResult:
+    """Set one site to zero at each place of a grid, and measure what the metric loses.
+
+    Sites and axes as in `activation_patching`. The effect is the metric's change.
+    """
+    if kind != "zero":
+        raise InputError(f"kind is {kind!r}; 'zero' is what can be ablated with")
+    text = _text(model, tokens)
+    grid = grid_of(model, site, over, layers, heads, positions, text.tokens)
+    swept = _swept(model, text, grid, resolve(metric, model.tokenizer), None, progress, memory)
+    return _result(grid, swept, swept.base, swept.other, "ablate")
+
+
+class Swept(NamedTuple):
+    """The metric of every cell, of the run that is changed and of the one that changes come from (if any), and which
+    cells change nothing."""
+
+    values: Float[Tensor, "cell example"]
+    base: Float[Tensor, " example"]
+    other: Float[Tensor, " *example"]
+    unchanged: Bool[Tensor, " cell"]
+
+
+def _swept(
+    model: HookedTransformer,
+    text: Text,
+    grid: Grid,
+    metric: MetricLike,
+    other: Text | None,
+    progress: bool,
+    memory: int | None,
+) -> Swept:
+    """other: the run that the sites' values are taken from; None for 0. Cells that change nothing are the base run and
+    are not run again."""
+    way = _wide if model._view_hooks else _cone
+    with tqdm(total=grid.n_cells, unit="cell", disable=not progress, leave=False) as bar:
+        return way(model, text, grid, metric, other, bar, memory)
+
+
+@torch.no_grad()
+def _cone(
+    model: HookedTransformer,
+    text: Text,
+    grid: Grid,
+    metric: MetricLike,
+    other: Text | None,
+    bar: tqdm,
+    memory: int | None,
+) -> Swept:
+    recorded = record(model, text, grid.sites)
+    reading = reading_of(model, recorded, metric)
+    base, new, at_other = dict(recorded.cache), {}, torch.empty(0)
+    if other is None:
+        new = {name: torch.zeros_like(value) for name, value in base.items()}
+    else:
+        of_other = record(model, other, grid.sites)
+        new, at_other = dict(of_other.cache), reading_of(model, of_other, metric).base.cpu()
+    plan = planned(grid, base, new, model.spec.n_layers)
+    values = reading.base.repeat(grid.n_cells, 1)
+    max_tokens = _max_tokens(model, text, isinstance(reading, OfCallable), memory)
+    for cells, batch in batches(grid, plan, new, reading.last, max_tokens):
+        x, rows, _ = recompute(model, recorded, batch, reading.last)
+        values[cells] = reading.of(x, rows, dict(batch.changes), len(cells))
+        bar.update(len(cells))
+    unchanged = (plan.first == text.tokens.shape[1]).all(1)
+    bar.update(grid.n_cells - bar.n)
+    return Swept(values.cpu(), reading.base.cpu(), at_other, unchanged)
+
+
+@torch.no_grad()
+def _wide(
+    model: HookedTransformer,
+    text: Text,
+    grid: Grid,
+    metric: MetricLike,
+    other: Text | None,
+    bar: tqdm,
+    memory: int | None,
+) -> Swept:
+    """Hooks of a view act before the change, once, on a batch of the shape that they were given."""
+    layers = [site.layer or 0 for site in grid.sites]
+    embedded, _ = model.run_with_cache(text.tokens, names_filter="embed", stop_at_layer=0)
+    before = [("resid_post", layer - 1) for layer in layers if layer]
+    logits, cache = model.run_with_cache(text.tokens, names_filter=[*grid.sites, *before])
+    at_base, at_other = measure(metric, logits), torch.empty(0)
+    base = {site.name: cache[site.name] for site in grid.sites}
+    new = {name: torch.zeros_like(value) for name, value in base.items()}
+    if other is not None:
+        logits, of_other = model.run_with_cache(other.tokens, names_filter=list(grid.sites))
+        new, at_other = dict(of_other), measure(metric, logits)
+    unchanged = (planned(grid, base, new, model.spec.n_layers).first == text.tokens.shape[1]).all(1)
+    values = at_base.repeat(grid.n_cells, 1)
+    for cell in (~unchanged).nonzero()[:, 0].tolist():
+        sites = grid.sites if grid.layer[cell] == -1 else (grid.sites[int(grid.layer[cell])],)
+        start = sites[0].layer or 0
+        hooks = [
+            (site, lambda value, at: torch.where(region(grid, cell, at.site, value), new[at.name], value))  # noqa: B023
+            for site in sites
+        ]
+        stream = cache["resid_post", start - 1] if start else embedded
+        values[cell] = measure(metric, model.resume(stream, start_at_layer=start, hooks=hooks)[0])
+        bar.update()
+    bar.update(grid.n_cells - bar.n)
+    return Swept(values, at_base, at_other, unchanged)
+
+
+def _max_tokens(model: HookedTransformer, text: Text, whole_logits: bool, memory: int | None) -> int:
+    """How many tokens of cells go through the model at a time: activations of a layer, the keys of each row's whole
+    text, and logits where all are wanted. A row is reckoned as a token, so that this errs on the side of less."""
+    budget = min(_MEMORY, free_memory(model.device) // 4) if memory is None else memory
+    spec, n_columns = model.spec, text.tokens.shape[1]
+    widths = [4 * spec.d_model]
+    for layer in set(spec.layers):
+        of_attention = getattr(layer.attn, "n_heads", 0) * getattr(layer.attn, "d_head", 0)
+        widths.append(
+            4 * spec.d_model + 4 * of_attention + 3 * getattr(layer.mlp, "d_mlp", 0) + 4 * of_attention * n_columns
+        )
+    per_token = 4 * (max(widths) + (2 * spec.vocab_size if whole_logits else 0))
+    return max(1, budget // per_token)
+
+
+def _result(grid: Grid, swept: Swept, clean: Tensor, corrupted: Tensor, direction: str) -> SweepResult:
+    return SweepResult(
+        values=swept.values.t().reshape(-1, *grid.shape),
+        axes=grid.axes,
+        labels=grid.labels,
+        places=grid.places,
+        clean=clean,
+        corrupted=corrupted,
+        site=grid.site,
+        direction=direction,
+        unchanged=swept.unchanged.reshape(grid.shape),
+    )
+
+
+def _text(model: HookedTransformer, given: TextLike) -> Text:
+    text = read_text(given, model.spec, model.tokenizer, model.device)
+    if text.padded:
+        raise InputError("the texts of this batch have unequal numbers of tokens; sweep those of each length by itself")
+    return text
+
+
+def _pair(model: HookedTransformer, clean: TextLike, corrupted: TextLike) -> tuple[Text, Text]:
+    """Both, which fit each other."""
+    ours, theirs = _text(model, clean), _text(model, corrupted)
+    if ours.tokens.shape != theirs.tokens.shape:
+        a, b = ours.tokens.shape, theirs.tokens.shape
+        raise InputError(
+            f"clean is {a[0]} x {a[1]} tokens and corrupted {b[0]} x {b[1]}; patching wants pairs of equal length"
+        )
+    return ours, theirs
