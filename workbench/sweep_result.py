@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _LEAST = 1e-6  # of base and other; float32 rounds at 6e-8
+
+
+class Work(NamedTuple):
+    """How much was computed, as tokens that went through a layer: by a sweep, the runs that it recorded included, and
+    by one that runs the whole text for each cell."""
+
+    computed: int
+    naive: int
 
 
 @dataclass(frozen=True, repr=False)
@@ -28,6 +36,7 @@ class SweepResult:
     clean, corrupted: [example] the metric of the untouched runs; for an ablation corrupted is empty.
     site, direction:  what was changed; "denoise", "noise" or "ablate".
     unchanged: [*axes] where the new values equalled the old ones, so that nothing could happen.
+    work:      what was computed, beside what a whole run for each cell would be.
     """
 
     values: Float[Tensor, " example *axes"]
@@ -39,6 +48,7 @@ class SweepResult:
     site: str
     direction: str
     unchanged: Bool[Tensor, " *axes"]
+    work: Work
 
     @property
     def mean(self) -> Float[Tensor, " *axes"]:

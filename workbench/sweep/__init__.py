@@ -25,7 +25,7 @@ from ..metrics import MetricLike, measure, resolve
 from ..recompute import recompute, record
 from ..recompute.reading import OfCallable, reading_of
 from ..sizes import free_memory
-from ..sweep_result import SweepResult, difference
+from ..sweep_result import SweepResult, Work, difference
 from .grid import Grid, batches, grid_of, planned, region
 
 _MEMORY = 2**29  # bytes that a batch of cells may take, where free memory allows
@@ -66,7 +66,7 @@ def activation_patching(
     text, others = (on_corrupted, on_clean) if direction == "denoise" else (on_clean, on_corrupted)
     swept = _swept(model, text, grid, metric, others, progress, memory)
     of_clean, of_corrupted = (swept.other, swept.base) if direction == "denoise" else (swept.base, swept.other)
-    result = _result(grid, swept, of_clean, of_corrupted, direction)
+    result = _result(model, text, grid, swept, of_clean, of_corrupted, direction)
     if (same := difference(of_clean, of_corrupted).isnan()).any():
         pairs = same.nonzero().flatten().tolist()
         warnings.warn(f"clean and corrupted measure the same in pairs {pairs}; their effect is NaN", stacklevel=3)
@@ -96,17 +96,18 @@ def ablate(
     text = _text(model, tokens)
     grid = grid_of(model, site, over, layers, heads, positions, text.tokens)
     swept = _swept(model, text, grid, resolve(metric, model.tokenizer), None, progress, memory)
-    return _result(grid, swept, swept.base, swept.other, "ablate")
+    return _result(model, text, grid, swept, swept.base, swept.other, "ablate")
 
 
 class Swept(NamedTuple):
-    """The metric of every cell, of the run that is changed and of the one that changes come from (if any), and which
-    cells change nothing."""
+    """The metric of every cell, of the run that is changed and of the one that changes come from (if any), which cells
+    change nothing, and how many tokens went through a layer for it."""
 
     values: Float[Tensor, "cell example"]
     base: Float[Tensor, " example"]
     other: Float[Tensor, " *example"]
     unchanged: Bool[Tensor, " cell"]
+    computed: int
 
 
 def _swept(
@@ -146,13 +147,15 @@ def _cone(
     plan = planned(grid, base, new, model.spec.n_layers)
     values = reading.base.repeat(grid.n_cells, 1)
     max_tokens = _max_tokens(model, text, isinstance(reading, OfCallable), memory)
+    computed = (1 if other is None else 2) * text.tokens.numel() * model.spec.n_layers
     for cells, batch in batches(grid, plan, new, reading.last, max_tokens):
-        x, rows, _ = recompute(model, recorded, batch, reading.last)
+        x, rows, work = recompute(model, recorded, batch, reading.last)
+        computed += work
         values[cells] = reading.of(x, rows, dict(batch.changes), len(cells))
         bar.update(len(cells))
     unchanged = (plan.first == text.tokens.shape[1]).all(1)
     bar.update(grid.n_cells - bar.n)
-    return Swept(values.cpu(), reading.base.cpu(), at_other, unchanged)
+    return Swept(values.cpu(), reading.base.cpu(), at_other, unchanged, computed)
 
 
 @torch.no_grad()
@@ -177,7 +180,7 @@ def _wide(
         logits, of_other = model.run_with_cache(other.tokens, names_filter=list(grid.sites))
         new, at_other = dict(of_other), measure(metric, logits)
     unchanged = (planned(grid, base, new, model.spec.n_layers).first == text.tokens.shape[1]).all(1)
-    values = at_base.repeat(grid.n_cells, 1)
+    values, layers_run = at_base.repeat(grid.n_cells, 1), (1 if other is None else 2) * model.spec.n_layers
     for cell in (~unchanged).nonzero()[:, 0].tolist():
         sites = grid.sites if grid.layer[cell] == -1 else (grid.sites[int(grid.layer[cell])],)
         start = sites[0].layer or 0
@@ -186,10 +189,11 @@ def _wide(
             for site in sites
         ]
         stream = cache["resid_post", start - 1] if start else embedded
+        layers_run += model.spec.n_layers - start
         values[cell] = measure(metric, model.resume(stream, start_at_layer=start, hooks=hooks)[0])
         bar.update()
     bar.update(grid.n_cells - bar.n)
-    return Swept(values, at_base, at_other, unchanged)
+    return Swept(values, at_base, at_other, unchanged, layers_run * text.tokens.numel())
 
 
 def _max_tokens(model: HookedTransformer, text: Text, whole_logits: bool, memory: int | None) -> int:
@@ -207,7 +211,16 @@ def _max_tokens(model: HookedTransformer, text: Text, whole_logits: bool, memory
     return max(1, budget // per_token)
 
 
-def _result(grid: Grid, swept: Swept, clean: Tensor, corrupted: Tensor, direction: str) -> SweepResult:
+def _result(
+    model: HookedTransformer,
+    text: Text,
+    grid: Grid,
+    swept: Swept,
+    clean: Tensor,
+    corrupted: Tensor,
+    direction: str,
+) -> SweepResult:
+    n_runs = grid.n_cells + (1 if direction == "ablate" else 2)
     return SweepResult(
         values=swept.values.t().reshape(-1, *grid.shape),
         axes=grid.axes,
@@ -218,6 +231,7 @@ def _result(grid: Grid, swept: Swept, clean: Tensor, corrupted: Tensor, directio
         site=grid.site,
         direction=direction,
         unchanged=swept.unchanged.reshape(grid.shape),
+        work=Work(swept.computed, n_runs * text.tokens.numel() * model.spec.n_layers),
     )
 
 
