@@ -206,7 +206,7 @@ def region(grid: Grid, cell: int, site: Site, value: Float[Tensor, "..."]) -> Bo
     pos, unit = int(grid.pos[cell]), int(grid.unit[cell])
     columns = grid.positions if pos == -1 else _among([pos], len(grid.positions))
     units = grid.units if unit == -1 else _among([unit], len(grid.units))
-    by_axis: dict[str, Tensor] = dict.fromkeys(_COLUMNS, columns) | dict.fromkeys(_UNITS, units)
+    by_axis: dict[str, Tensor] = {**dict.fromkeys(_COLUMNS, columns), **dict.fromkeys(_UNITS, units)}
     if "key" in grid.axes:
         by_axis["key"] = _among([int(grid.key[cell])], len(grid.positions))
     mask = torch.ones([1] * value.ndim, dtype=torch.bool)
