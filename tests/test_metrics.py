@@ -161,3 +161,57 @@ def test_a_callable_that_returns_a_mean_stands_for_each_example():
     logits = torch.randn(3, 2, 5, generator=torch.Generator().manual_seed(0))
     measured = measure(lambda logits: logits[:, -1, 0].mean(), logits)
     assert torch.equal(measured, logits[:, -1, 0].mean().expand(3))
+
+
+# Probabilities, and sets of answers
+
+
+def test_probabilities_and_ranks_by_hand():
+    last = LOGITS[:, -1]
+    for token in (7, [7, 2, 0]):
+        ids = torch.as_tensor(token).expand(3)
+        logprob = last.log_softmax(-1)[[0, 1, 2], ids]
+        assert torch.allclose(wb.logprob(token)(LOGITS), logprob)
+        assert torch.allclose(wb.prob(token)(LOGITS), logprob.exp())
+        order = last.argsort(-1, descending=True)
+        assert wb.rank(token)(LOGITS).tolist() == [order[row].tolist().index(ids[row]) for row in range(3)]
+    assert torch.allclose(wb.logprob(7, pos=[0, 2, -1])(LOGITS)[1], LOGITS[1, 2].log_softmax(-1)[7])
+    assert wb.rank(LOGITS[:, -1].argmax(-1))(LOGITS).tolist() == [0, 0, 0]
+
+
+def test_a_set_of_answers_for_each_example():
+    """Sets may differ in size. Logits are averaged, probabilities add up, the best rank counts."""
+    sets = [[1, 2], [5], [7, 0, 22]]
+    wanted = {wb.logit: [], wb.prob: [], wb.rank: []}
+    for row, answers in enumerate(sets):
+        last = LOGITS[row, -1]
+        wanted[wb.logit].append(last[answers].mean())
+        wanted[wb.prob].append(last.softmax(-1)[answers].sum())
+        wanted[wb.rank].append(min((last > last[answer]).sum() for answer in answers).float())
+    for metric, values in wanted.items():
+        assert torch.allclose(metric(sets)(LOGITS), torch.stack(values))
+    assert torch.allclose(wb.logprob(sets)(LOGITS), torch.stack(wanted[wb.prob]).log())
+    both = wb.logit_diff(sets, [[3], [4, 6], [9]])(LOGITS)
+    incorrect = torch.stack([LOGITS[0, -1, 3], LOGITS[1, -1, [4, 6]].mean(), LOGITS[2, -1, 9]])
+    assert torch.allclose(both, torch.stack(wanted[wb.logit]) - incorrect)
+    spoken = resolve(wb.logit([["b", " c"], ["f"], [7, "a", "w"]]), word_tokenizer())
+    assert torch.allclose(spoken(LOGITS), torch.stack(wanted[wb.logit]))
+
+
+def test_kl_is_that_of_torch():
+    other = torch.randn(3, 5, 23, generator=torch.Generator().manual_seed(1))
+    wanted = torch.nn.functional.kl_div(
+        LOGITS[:, -1].log_softmax(-1), other[:, -1].log_softmax(-1), reduction="none", log_target=True
+    ).sum(-1)
+    assert torch.allclose(wb.kl_from(other)(LOGITS), wanted, atol=1e-6)
+    assert torch.allclose(wb.kl_from(LOGITS)(LOGITS), torch.zeros(3), atol=1e-6)
+    for wrong in (other[:2], other[..., :22]):
+        with pytest.raises(errors.MetricError, match="the reference has"):
+            wb.kl_from(wrong)(LOGITS)
+
+
+@pytest.mark.parametrize("metric", [wb.logprob, wb.prob, wb.rank, wb.logit])
+def test_tokens_that_are_not_there_are_named(metric):
+    for token, said in ((23, "token 23"), ([[1, 23], [2], [3]], "23"), ([1, 2], "2 tokens for 3 examples")):
+        with pytest.raises(errors.MetricError, match=said):
+            metric(token)(LOGITS)

@@ -22,7 +22,7 @@ from .hooked import HookedTransformer
 from .interventions import on_generated, on_prompt, patch, zero
 from .lenses import logit_lens
 from .loading import from_huggingface, load
-from .metrics import lm_cross_entropy_loss, logit, logit_diff
+from .metrics import kl_from, lm_cross_entropy_loss, logit, logit_diff, logprob, prob, rank
 from .presets import presets
 from .pretrained import pretrained
 from .sites import Site, site_name
@@ -49,16 +49,20 @@ __all__ = [
     "errors",
     "figures",
     "from_huggingface",
+    "kl_from",
     "lm_cross_entropy_loss",
     "load",
     "logit",
     "logit_diff",
     "logit_lens",
+    "logprob",
     "on_generated",
     "on_prompt",
     "patch",
     "presets",
     "pretrained",
+    "prob",
+    "rank",
     "site_name",
     "zero",
 ]

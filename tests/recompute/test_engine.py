@@ -7,14 +7,19 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from random_models import powered, some_tokens, specs
+from random_models import VOCAB, powered, some_tokens, specs
 
 import workbench as wb
 from workbench.model.attention import AttentionSpec
 
 N_EXAMPLES, N_POS = 2, 6
+REFERENCE = torch.randn(N_EXAMPLES, N_POS, VOCAB, generator=torch.Generator().manual_seed(0))
+DIFFERENCE = wb.logit_diff([3, 4], 7)
 METRICS = [
-    wb.logit_diff([3, 4], 7),
+    DIFFERENCE,
+    wb.logit_diff([[3, 5], [4]], 7),
+    wb.logprob([3, 4]),
+    wb.kl_from(REFERENCE, pos=-2),
     wb.logit([1, 2], pos=[2, -2]),
     lambda logits: logits.log_softmax(-1)[:, 1:, 5].sum(1),
 ]
@@ -81,9 +86,9 @@ def test_zeroing_is_a_run_per_cell(spec, data):
     site, axes = some_sweep(model, data)
     if site.endswith("scale"):  # a divisor
         return
-    r = wb.ablate(model, clean, METRICS[0], site, over=axes, progress=False)
+    r = wb.ablate(model, clean, DIFFERENCE, site, over=axes, progress=False)
     _, cache = model.run_with_cache(clean)
-    assert close(r.values, naive(model, clean, site, axes, METRICS[0], lambda here: torch.zeros_like(cache[here])))
+    assert close(r.values, naive(model, clean, site, axes, DIFFERENCE, lambda here: torch.zeros_like(cache[here])))
 
 
 @pytest.mark.parametrize(
@@ -92,11 +97,11 @@ def test_zeroing_is_a_run_per_cell(spec, data):
 @pytest.mark.parametrize("site", ["pattern", "attn_scores"])
 def test_patterns_by_query_and_key(site, over):
     model, (clean, corrupted) = powered(wb.ModelSpec.preset("kamui-nano")), pair()
-    r = wb.activation_patching(model, clean, corrupted, METRICS[0], site, over, progress=False)
+    r = wb.activation_patching(model, clean, corrupted, DIFFERENCE, site, over, progress=False)
     _, cache = model.run_with_cache(clean)
-    assert close(r.values, naive(model, corrupted, site, over, METRICS[0], lambda here: cache[here]))
+    assert close(r.values, naive(model, corrupted, site, over, DIFFERENCE, lambda here: cache[here]))
     view = model.with_hooks([("embed", lambda value, at: None)])  # the wide way
-    wide = wb.activation_patching(view, clean, corrupted, METRICS[0], site, over, progress=False)
+    wide = wb.activation_patching(view, clean, corrupted, DIFFERENCE, site, over, progress=False)
     assert close(wide.values, r.values)
     assert torch.equal(wide.unchanged, r.unchanged)
 
@@ -107,8 +112,8 @@ def test_layers_of_other_shapes_are_refused():
     layers = tuple(replace(spec.layers[0], attn=attn) for attn in (few, many))
     model, (clean, corrupted) = powered(replace(spec, layers=layers)), pair()
     with pytest.raises(wb.errors.InterventionError, match="'z' differs in shape"):
-        wb.activation_patching(model, clean, corrupted, METRICS[0], "z", progress=False)
-    r = wb.activation_patching(model, clean, corrupted, METRICS[0], "z", layers=1, progress=False)
+        wb.activation_patching(model, clean, corrupted, DIFFERENCE, "z", progress=False)
+    r = wb.activation_patching(model, clean, corrupted, DIFFERENCE, "z", layers=1, progress=False)
     assert r.values.shape == (2, 1, 3)
 
 

@@ -1,26 +1,21 @@
-"""Metrics: from logits to one number per example.
-
-A metric says which position and which tokens it reads, so that a sweep can compute no more than these. Any callable
-from logits [batch, pos, vocab] to [batch] (or to a number) is a metric too.
-"""
+"""What every metric shares: which position and tokens it reads, and how a callable stands in for one."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
-from .errors import KindError, MetricError, count
-from .keywords import checked_keywords
-from .tokenizer import Tokenizer
+from ..errors import KindError, MetricError, count
+from ..tokenizer import Tokenizer
 
-TokenLike: TypeAlias = int | str | Sequence[int] | Sequence[str] | Tensor
+TokenLike: TypeAlias = int | str | Sequence[int | str] | Sequence[Sequence[int | str]] | Tensor
 PosLike: TypeAlias = int | Sequence[int] | Tensor
 
 
@@ -47,7 +42,8 @@ class Metric(ABC):
     @property
     @abstractmethod
     def tokens(self) -> Sequence[TokenLike] | None:
-        """The tokens whose logits it reads, each one for all or one per example; None for the whole vocabulary."""
+        """The answers whose logits it reads, each a token or a set of them, for all or per example; None for the whole
+        vocabulary."""
 
     @abstractmethod
     def score(self, picked: Float[Tensor, "row picked"], example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
@@ -71,53 +67,10 @@ class Metric(ABC):
         """The ids of its tokens for each example; None for the whole vocabulary."""
         if self.tokens is None:
             return None
-        return torch.stack([_ids_of_each(token, batch, n_vocab) for token in self.tokens], 1)
-
-
-@dataclass(frozen=True)
-class Logit(Metric):
-    token: TokenLike
-
-    @property
-    def tokens(self) -> Sequence[TokenLike]:
-        return (self.token,)
-
-    def score(self, picked: Float[Tensor, "row 1"], example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
-        return picked[:, 0]
-
-    def resolved(self, tokenizer: Tokenizer | None) -> Metric:
-        return replace(self, token=_ids(self.token, tokenizer))
-
-
-@dataclass(frozen=True)
-class LogitDiff(Metric):
-    correct: TokenLike
-    incorrect: TokenLike
-
-    @property
-    def tokens(self) -> Sequence[TokenLike]:
-        return (self.correct, self.incorrect)
-
-    def score(self, picked: Float[Tensor, "row 2"], example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
-        return picked[:, 0] - picked[:, 1]
-
-    def resolved(self, tokenizer: Tokenizer | None) -> Metric:
-        return replace(self, correct=_ids(self.correct, tokenizer), incorrect=_ids(self.incorrect, tokenizer))
+        return torch.cat([ids_of_each(token, batch, n_vocab)[0] for token in self.tokens], 1)
 
 
 MetricLike: TypeAlias = Metric | Callable[[Tensor], Tensor]
-
-
-@checked_keywords
-def logit(token: TokenLike, pos: PosLike = -1) -> Metric:
-    """The logit of a token: an id or a text that is one token, or a list with one per example."""
-    return Logit(pos, token)
-
-
-@checked_keywords
-def logit_diff(correct: TokenLike, incorrect: TokenLike, pos: PosLike = -1) -> Metric:
-    """logit(correct) - logit(incorrect), each an id or a text that is one token, or a list with one per example."""
-    return LogitDiff(pos, correct, incorrect)
 
 
 def resolve(metric: MetricLike, tokenizer: Tokenizer | None) -> MetricLike:
@@ -148,33 +101,6 @@ def measure(metric: MetricLike, logits: Float[Tensor, "batch pos vocab"]) -> Flo
     return value
 
 
-def lm_cross_entropy_loss(
-    logits: Float[Tensor, "batch pos vocab"],
-    tokens: Int[Tensor, "..."],
-    attention_mask: Tensor | None = None,
-    per_token: bool = False,
-) -> Float[Tensor, "..."]:
-    """How surprised a language model is by each token that follows another, -log p(token), in nats and float32.
-
-    tokens:         [batch, pos].
-    attention_mask: [batch, pos], 1 where there is a token; a token counts where it and the one before it are real.
-    per_token:      [batch, pos - 1], NaN where it does not count; otherwise the mean over those that do.
-
-    Raises MetricError where nothing follows anything.
-    """
-    if logits.ndim != 3 or tokens.shape != logits.shape[:2]:
-        raise MetricError(f"logits {list(logits.shape)} and tokens {list(tokens.shape)} do not fit each other")
-    real = torch.ones_like(tokens, dtype=torch.bool) if attention_mask is None else attention_mask.bool()
-    if real.shape != tokens.shape:
-        raise MetricError(f"attention_mask is {list(real.shape)}; the tokens' shape {list(tokens.shape)} is wanted")
-    counts = (real[:, 1:] & real[:, :-1]).to(logits.device)
-    if not bool(counts.any()):
-        raise MetricError("no token follows another here; a text of at least two is wanted")
-    following = tokens[:, 1:].to(logits.device)
-    loss = F.cross_entropy(logits[:, :-1].float().transpose(1, 2), following, reduction="none")
-    return loss.where(counts, torch.nan) if per_token else loss[counts].mean()
-
-
 def _fits(given: PosLike, batch: int) -> bool:
     try:
         pos = torch.as_tensor(given)
@@ -183,28 +109,50 @@ def _fits(given: PosLike, batch: int) -> bool:
     return pos.dtype in (torch.int64, torch.int32) and (pos.ndim == 0 or pos.shape == (batch,))
 
 
-def _ids_of_each(token: TokenLike, batch: int, n_vocab: int) -> Int[Tensor, " example"]:
-    ids = _ids(token, None).cpu()
+def ids_of_each(
+    token: TokenLike, batch: int, n_vocab: int
+) -> tuple[Int[Tensor, "example answer"], Bool[Tensor, "example answer"]]:
+    """The answers of each example, and which of them there are: sets may differ in size."""
+    ids = as_ids(token, None).cpu()
     if ids.ndim and len(ids) != batch:
         raise MetricError(f"the metric names {count(len(ids), 'token')} for {count(batch, 'example')}")
-    if int(ids.min()) < 0 or int(ids.max()) >= n_vocab:
-        raise MetricError(f"the metric names token {ids.tolist()}; the vocabulary is 0 to {n_vocab - 1}")
-    return ids.expand(batch)
+    ids = ids.reshape(len(ids) if ids.ndim else 1, -1)
+    there = ids != NO_ANSWER
+    if int(ids[there].min()) < 0 or int(ids.max()) >= n_vocab:
+        named = ids[there].tolist()
+        named = named if len(named) > 1 else named[0]
+        raise MetricError(f"the metric names token {named}; the vocabulary is 0 to {n_vocab - 1}")
+    return ids.where(there, 0).expand(batch, -1), there.expand(batch, -1)
 
 
-def _ids(token: TokenLike, tokenizer: Tokenizer | None) -> Int[Tensor, " *example"]:
-    """Ids, 0-d for one token and [example] for a list."""
+NO_ANSWER = -(2**31)  # where a set of answers has fewer than the largest
+
+
+def as_ids(token: TokenLike, tokenizer: Tokenizer | None) -> Int[Tensor, "*example"]:
+    """Ids, 0-d for one token, [example] for a list, [example answer] for a list of lists."""
     if isinstance(token, Tensor):
         ids = token
     elif isinstance(token, (int, str)):
         ids = torch.tensor(_id(token, tokenizer))
+    elif isinstance(token, Sequence) and token and all(_is_set(one) for one in token):
+        sets = [torch.tensor([_id(one, tokenizer) for one in answers]) for answers in token]  # type: ignore[union-attr]
+        ids = pad_sequence(sets, batch_first=True, padding_value=NO_ANSWER)
     elif isinstance(token, Sequence) and token:
         ids = torch.tensor([_id(one, tokenizer) for one in token])
     else:
-        raise KindError(f"a token is an id, a text or a list with one per example, not {token!r}")
-    if ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim > 1:
+        raise KindError(f"a token is an id, a text, a list with one per example or a list of sets, not {token!r}")
+    if ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim > 2:
         raise KindError(f"token ids are whole numbers, one or [example]; {ids.dtype} of shape {list(ids.shape)} came")
     return ids.long()
+
+
+def _is_set(answers: object) -> bool:
+    """Several answers of one example, any of which will do."""
+    if isinstance(answers, str) or not isinstance(answers, Sequence):
+        return False
+    if not answers:
+        raise MetricError("a set of answers is empty; at least one token is wanted")
+    return True
 
 
 def _id(token: object, tokenizer: Tokenizer | None) -> int:
