@@ -2,6 +2,7 @@
 
 import warnings
 from contextlib import contextmanager
+from importlib import import_module
 from itertools import product
 
 import numpy as np
@@ -279,6 +280,28 @@ def test_small_batches_change_nothing(pair, site, monkeypatch):
     for memory in (1, 10_000, 100_000):
         result = wb.activation_patching(model, CLEAN, CORRUPTED, METRIC, site, progress=False, memory=memory)
         assert same(result.values, whole.values, whole.clean.abs().max())
+
+
+@pytest.mark.parametrize("view", [False, True])
+def test_interrupted_work_keeps_what_is_done(pair, view, monkeypatch):
+    model, _ = pair
+    model = model.with_hooks([("embed", lambda value, at: None)]) if view else model
+    whole = wb.activation_patching(model, CLEAN, CORRUPTED, METRIC, progress=False)
+    done, calls = ("workbench.sweep.measure" if view else "workbench.sweep.recompute"), []
+    work = import_module("workbench.sweep").__dict__[done.rpartition(".")[2]]
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) > 5:
+            raise KeyboardInterrupt
+        return work(*arguments)
+
+    monkeypatch.setattr(done, interrupted)
+    with pytest.warns(UserWarning, match=r"interrupted: \d of 12 cells were not computed"):
+        part = wb.activation_patching(model, CLEAN, CORRUPTED, METRIC, progress=False, memory=1)
+    missing = part.values.isnan()
+    assert 0 < missing.sum() < missing.numel()
+    assert same(part.values[~missing], whole.values[~missing], whole.clean.abs().max())
 
 
 def test_one_text_is_a_batch_of_one(pair):

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
+
+from .errors import InputError, LoadError, MissingError
+from .files import atomic_file
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
+_TENSORS = ("values", "clean", "corrupted", "unchanged")
 _LEAST = 1e-6  # of base and other; float32 rounds at 6e-8
 
 
@@ -79,6 +87,86 @@ class SweepResult:
             return self.values - self.clean[over]
         base, other = self._base_and_other
         return (self.values - base[over]) / difference(base, other)[over]
+
+    def interval(self, level: float = 0.95, n_resamples: int = 2000, seed: int = 0) -> Float[Tensor, " 2 *axes"]:
+        """Between which effects the middle `level` of resampled ones lies, lower and upper: the percentile bootstrap
+        (Efron 1979), in which pairs are drawn anew together with their baselines, so that the whole ratio varies.
+
+        NaN for a single example, which says nothing about others.
+        """
+        if not isinstance(level, float) or not 0 < level < 1:
+            raise InputError(f"level is {level!r}; a share between 0 and 1 is wanted, such as 0.95")
+        n_examples = len(self.values)
+        if n_examples == 1:
+            return self.mean.new_full((2, *self.mean.shape), torch.nan)
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randint(n_examples, (n_resamples, n_examples), generator=generator)
+        times = torch.zeros(n_resamples, n_examples).scatter_add(1, drawn, torch.ones(n_resamples, n_examples))
+        effects = self._effect_of_means(*((times @ part.flatten(1)) / n_examples for part in self._parts))
+        tails = torch.tensor([(1 - level) / 2, (1 + level) / 2])
+        return torch.stack([cell.quantile(tails) for cell in effects.t()], 1).reshape(2, *self.mean.shape)
+
+    def p_values(self, n_flips: int = 10_000, seed: int = 0) -> Float[Tensor, " *axes"]:
+        """How often chance alone moves some cell as far: examples' changes (value - base) with random signs, and the
+        largest mean change of all cells against each cell's own, which allows for there being many (Westfall and Young
+        1993). Every pattern of signs is tried where there are no more than n_flips; NaN for a single example."""
+        n_examples = len(self.values)
+        if n_examples == 1:
+            return torch.full_like(self.mean, torch.nan)
+        changes = (self.values - self._base_and_other[0].view(-1, *[1] * len(self.axes))).flatten(1)
+        if 2**n_examples <= n_flips:
+            signs = torch.tensor(list(product((1.0, -1.0), repeat=n_examples)))
+        else:
+            drawn = torch.randint(2, (n_flips, n_examples), generator=torch.Generator().manual_seed(seed))
+            signs = torch.cat([torch.ones(1, n_examples), 2.0 * drawn - 1])  # what was seen is one of the patterns
+        largest = (signs @ changes).abs().amax(1)
+        seen = changes.sum(0).abs() * (1 - 1e-6)  # so that rounding does not tell a pattern from itself
+        return torch.stack([(largest >= cell).float().mean() for cell in seen]).reshape(self.mean.shape)
+
+    @property
+    def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Values, base and other, [example, cells or 1]; an ablation has no other."""
+        base, other = self._base_and_other
+        other = other if other.numel() else torch.zeros_like(base)
+        return self.values.flatten(1), base[:, None], other[:, None]
+
+    def _effect_of_means(self, value: Tensor, base: Tensor, other: Tensor) -> Tensor:
+        return value - base if self.direction == "ablate" else (value - base) / difference(base, other)
+
+    def save(self, path: str | Path) -> None:
+        """One safetensors file, nothing pickled. Written whole or not at all."""
+        described = {
+            "axes": self.axes,
+            "labels": self.labels,
+            "places": self.places,
+            "site": self.site,
+            "direction": self.direction,
+            "work": self.work,
+        }
+        tensors = {name: getattr(self, name).contiguous() for name in _TENSORS}
+        with atomic_file(path) as temporary:
+            save_file(tensors, temporary, {"workbench_sweep": json.dumps(described)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> SweepResult:
+        """A saved result; MissingError or LoadError in a sentence."""
+        if not Path(path).is_file():
+            raise MissingError(f"there is no file {str(path)!r}")
+        try:
+            with safe_open(path, "pt") as file:
+                described = json.loads((file.metadata() or {})["workbench_sweep"])
+                tensors = {name: file.get_tensor(name) for name in _TENSORS}
+            return cls(
+                **tensors,
+                axes=tuple(described["axes"]),
+                labels={axis: tuple(labels) for axis, labels in described["labels"].items()},
+                places={axis: tuple(places) for axis, places in described["places"].items()},
+                site=described["site"],
+                direction=described["direction"],
+                work=Work(*described["work"]),
+            )
+        except (SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
+            raise LoadError(f"{str(path)!r} is not a saved sweep or is damaged: {error}") from None
 
     def to_dataframe(self) -> pd.DataFrame:
         """Long form: one row per example and cell, with value and effect; tokens, where positions are named by them."""

@@ -8,7 +8,9 @@ whole batch, from the layer of the change on.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -18,6 +20,7 @@ from tqdm.auto import tqdm
 
 from ..errors import InputError
 from ..hooked import HookedTransformer
+from ..hooks import At
 from ..inputs import Text, TextLike, read_text
 from ..interventions._base import Choice
 from ..keywords import checked_keywords
@@ -148,12 +151,15 @@ def _cone(
     values = reading.base.repeat(grid.n_cells, 1)
     max_tokens = _max_tokens(model, text, isinstance(reading, OfCallable), memory)
     computed = (1 if other is None else 2) * text.tokens.numel() * model.spec.n_layers
-    for cells, batch in batches(grid, plan, new, reading.last, max_tokens):
-        x, rows, work = recompute(model, recorded, batch, reading.last)
-        computed += work
-        values[cells] = reading.of(x, rows, dict(batch.changes), len(cells))
-        bar.update(len(cells))
     unchanged = (plan.first == text.tokens.shape[1]).all(1)
+    waiting = (plan.first <= reading.last.cpu()).any(1)
+    with _kept_when_interrupted(values, waiting):
+        for cells, batch in batches(grid, plan, new, reading.last, max_tokens):
+            x, rows, work = recompute(model, recorded, batch, reading.last)
+            computed += work
+            values[cells] = reading.of(x, rows, dict(batch.changes), len(cells))
+            waiting[cells] = False
+            bar.update(len(cells))
     bar.update(grid.n_cells - bar.n)
     return Swept(values.cpu(), reading.base.cpu(), at_other, unchanged, computed)
 
@@ -181,19 +187,36 @@ def _wide(
         new, at_other = dict(of_other), measure(metric, logits)
     unchanged = (planned(grid, base, new, model.spec.n_layers).first == text.tokens.shape[1]).all(1)
     values, layers_run = at_base.repeat(grid.n_cells, 1), (1 if other is None else 2) * model.spec.n_layers
-    for cell in (~unchanged).nonzero()[:, 0].tolist():
-        sites = grid.sites if grid.layer[cell] == -1 else (grid.sites[int(grid.layer[cell])],)
-        start = sites[0].layer or 0
-        hooks = [
-            (site, lambda value, at: torch.where(region(grid, cell, at.site, value), new[at.name], value))  # noqa: B023
-            for site in sites
-        ]
-        stream = cache["resid_post", start - 1] if start else embedded
-        layers_run += model.spec.n_layers - start
-        values[cell] = measure(metric, model.resume(stream, start_at_layer=start, hooks=hooks)[0])
-        bar.update()
+    waiting = ~unchanged
+    with _kept_when_interrupted(values, waiting):
+        for cell in waiting.nonzero()[:, 0].tolist():
+            sites = grid.sites if grid.layer[cell] == -1 else (grid.sites[int(grid.layer[cell])],)
+            start = sites[0].layer or 0
+            hooks = [(site, partial(_put, grid=grid, cell=cell, new=new)) for site in sites]
+            stream = cache["resid_post", start - 1] if start else embedded
+            layers_run += model.spec.n_layers - start
+            values[cell] = measure(metric, model.resume(stream, start_at_layer=start, hooks=hooks)[0])
+            waiting[cell] = False
+            bar.update()
     bar.update(grid.n_cells - bar.n)
     return Swept(values, at_base, at_other, unchanged, layers_run * text.tokens.numel())
+
+
+def _put(value: Tensor, at: At, grid: Grid, cell: int, new: Mapping[str, Tensor]) -> Tensor:
+    """A cell's change as a hook."""
+    return torch.where(region(grid, cell, at.site, value), new[at.name], value)
+
+
+@contextmanager
+def _kept_when_interrupted(values: Float[Tensor, "cell example"], waiting: Bool[Tensor, " cell"]) -> Iterator[None]:
+    """What is done when a person interrupts long work is kept, and what is not is NaN."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        values[waiting] = torch.nan
+        warnings.warn(
+            f"interrupted: {int(waiting.sum())} of {len(waiting)} cells were not computed and are NaN", stacklevel=2
+        )
 
 
 def _max_tokens(model: HookedTransformer, text: Text, whole_logits: bool, memory: int | None) -> int:
