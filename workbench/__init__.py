@@ -19,7 +19,7 @@ from . import errors
 from .arithmetic import costs
 from .cache import ActivationCache
 from .hooked import HookedTransformer
-from .interventions import on_generated, on_prompt, patch, zero
+from .interventions import on_generated, on_prompt, patch, project_out, scale, steer, zero
 from .lenses import logit_lens
 from .loading import from_huggingface, load
 from .metrics import kl_from, lm_cross_entropy_loss, logit, logit_diff, logprob, prob, rank
@@ -62,8 +62,11 @@ __all__ = [
     "presets",
     "pretrained",
     "prob",
+    "project_out",
     "rank",
+    "scale",
     "site_name",
+    "steer",
     "zero",
 ]
 

@@ -1,8 +1,24 @@
 """Interventions: values that say what is changed where, usable wherever a hook is. One file each."""
 
 from ._base import Intervention
+from .linear import ProjectOut, Scale, Steer, project_out, scale, steer
 from .patch import Patch, patch
 from .when import When, on_generated, on_prompt
 from .zero import Zero, zero
 
-__all__ = ["Intervention", "Patch", "When", "Zero", "on_generated", "on_prompt", "patch", "zero"]
+__all__ = [
+    "Intervention",
+    "Patch",
+    "ProjectOut",
+    "Scale",
+    "Steer",
+    "When",
+    "Zero",
+    "on_generated",
+    "on_prompt",
+    "patch",
+    "project_out",
+    "scale",
+    "steer",
+    "zero",
+]
