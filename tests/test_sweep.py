@@ -470,6 +470,8 @@ def test_texts_of_unequal_length_in_a_batch_are_refused(spoken):
 
 WRONG = {
     "site": (errors.SiteError, "no site matches 'resid'", {"site": "resid"}),
+    "sites of two kinds": (errors.InterventionError, "fits attn_out and mlp_out", {"site": "blocks.*.hook_*_out"}),
+    "site of no layer": (errors.InterventionError, "'embed' is in no layer", {"site": "embed"}),
     "site with a layer": (errors.InterventionError, r"\('z', 0\) came", {"site": ("z", 0)}),
     "site of a kind": (errors.InterventionError, r"\['z'\] came", {"site": ["z"]}),
     "no site": (errors.InterventionError, "None came", {"site": None}),

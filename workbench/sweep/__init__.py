@@ -29,7 +29,7 @@ from ..recompute import recompute, record
 from ..recompute.reading import OfCallable, reading_of
 from ..sizes import free_memory
 from ..sweep_result import SweepResult, Work, difference
-from .grid import Grid, batches, grid_of, planned, region
+from .grid import Grid, Room, batches, grid_of, planned, region
 
 _MEMORY = 2**29  # bytes that a batch of cells may take, where free memory allows
 
@@ -149,12 +149,12 @@ def _cone(
         new, at_other = dict(of_other.cache), reading_of(model, of_other, metric).base.cpu()
     plan = planned(grid, base, new, model.spec.n_layers)
     values = reading.base.repeat(grid.n_cells, 1)
-    max_tokens = _max_tokens(model, text, isinstance(reading, OfCallable), memory)
+    room = _room(model, text, isinstance(reading, OfCallable), memory)
     computed = (1 if other is None else 2) * text.tokens.numel() * model.spec.n_layers
     unchanged = (plan.first == text.tokens.shape[1]).all(1)
     waiting = (plan.first <= reading.last.cpu()).any(1)
     with _kept_when_interrupted(values, waiting):
-        for cells, batch in batches(grid, plan, new, reading.last, max_tokens):
+        for cells, batch in batches(grid, plan, new, reading.last, room):
             x, rows, work = recompute(model, recorded, batch, reading.last)
             computed += work
             values[cells] = reading.of(x, rows, dict(batch.changes), len(cells))
@@ -219,19 +219,19 @@ def _kept_when_interrupted(values: Float[Tensor, "cell example"], waiting: Bool[
         )
 
 
-def _max_tokens(model: HookedTransformer, text: Text, whole_logits: bool, memory: int | None) -> int:
-    """How many tokens of cells go through the model at a time: activations of a layer, the keys of each row's whole
-    text, and logits where all are wanted. A row is reckoned as a token, so that this errs on the side of less."""
-    budget = min(_MEMORY, free_memory(model.device) // 4) if memory is None else memory
+def _room(model: HookedTransformer, text: Text, whole_logits: bool, memory: int | None) -> Room:
+    """What a batch of cells may take, in numbers: the widest layer's activations of each token, the keys and values of
+    each row's whole text, and logits where all are wanted."""
     spec, n_columns = model.spec, text.tokens.shape[1]
-    widths = [4 * spec.d_model]
-    for layer in set(spec.layers):
-        of_attention = getattr(layer.attn, "n_heads", 0) * getattr(layer.attn, "d_head", 0)
-        widths.append(
-            4 * spec.d_model + 4 * of_attention + 3 * getattr(layer.mlp, "d_mlp", 0) + 4 * of_attention * n_columns
-        )
-    per_token = 4 * (max(widths) + (2 * spec.vocab_size if whole_logits else 0))
-    return max(1, budget // per_token)
+    of_attention = max(getattr(layer.attn, "n_heads", 0) * getattr(layer.attn, "d_head", 0) for layer in spec.layers)
+    d_mlp = max(getattr(layer.mlp, "d_mlp", 0) for layer in spec.layers)
+    logits = 2 * spec.vocab_size if whole_logits else 0
+    budget = min(_MEMORY, free_memory(model.device) // 4) if memory is None else memory
+    return Room(
+        total=budget // 4,
+        of_token=6 * spec.d_model + 4 * of_attention + 3 * d_mlp + n_columns + logits,
+        of_row=3 * n_columns * of_attention,
+    )
 
 
 def _result(

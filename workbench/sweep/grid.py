@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -105,6 +106,8 @@ def _sites(model: HookedTransformer, site: str) -> list[Site]:
     if not isinstance(site, str):
         raise InterventionError(f"a sweep is over one kind of site, such as 'resid_pre' or 'z'; {site!r} came")
     found = [at for at in model.sites.select(site) if at.layer is not None]
+    if kinds := sorted({at.short for at in found[1:]} - {found[0].short} if found else ()):
+        raise InterventionError(f"{site!r} fits {found[0].short} and {kinds[0]}; a sweep is over one kind of site")
     if not found:
         raise InterventionError(f"{site!r} is in no layer; a sweep is over one of {', '.join(swept)}")
     return found
@@ -171,14 +174,23 @@ def _differs(site: Site, base: Tensor, new: Tensor, n_units: int) -> Bool[Tensor
     return differs.reshape(*differs.shape[:2], n_units, -1).any(-1)
 
 
+class Room(NamedTuple):
+    """How many numbers fit into memory, and how many a token and a row of a cell take."""
+
+    total: int
+    of_token: int
+    of_row: int
+
+
 def batches(
-    grid: Grid, plan: Planned, new: Mapping[str, Tensor], last: Int[Tensor, " example"], max_tokens: int
+    grid: Grid, plan: Planned, new: Mapping[str, Tensor], last: Int[Tensor, " example"], room: Room
 ) -> Iterator[tuple[Int[Tensor, " cell"], Batch]]:
-    """Cells that change something, as many at a time as their tokens allow; each with its numbers in the grid."""
-    n_tokens = (last.cpu() - plan.first + 1).clamp(min=0).sum(1)
-    waiting = n_tokens.nonzero()[:, 0]
+    """Cells that change something, as many at a time as there is room for; each with its numbers in the grid."""
+    n_tokens = (last.cpu() - plan.first + 1).clamp(min=0)
+    size = n_tokens.sum(1) * room.of_token + (n_tokens > 0).sum(1) * room.of_row
+    waiting = size.nonzero()[:, 0]
     while len(waiting):
-        n_taken = max(1, int((n_tokens[waiting].cumsum(0) <= max_tokens).sum()))
+        n_taken = max(1, int((size[waiting].cumsum(0) <= room.total).sum()))
         cells, waiting = waiting[:n_taken], waiting[n_taken:]
         yield cells, _batch(grid, plan, new, cells, last.device)
 
