@@ -223,15 +223,8 @@ class HookedTransformer(Weights):
 
         InputError, before any token is made, where the text would outgrow the model's context.
         """
-        plan = Plan(
-            max_new_tokens,
-            Sampling(temperature, top_k, top_p, repetition_penalty, seed),
-            read_stop(stop, self.tokenizer, self.spec.vocab_size),
-            use_kv_cache,
-            on_step,
-            progress,
-            text=not isinstance(tokens, Tensor),
-        )
+        sampling = Sampling(temperature, top_k, top_p, repetition_penalty, seed)
+        plan = self._plan(tokens, max_new_tokens, sampling, stop, on_step, progress, use_kv_cache)
         text = self._read(tokens, attention_mask, prepend_bos)
         return _as_given(tokens, generate(self, text, plan, self._bound(hooks), self.tokenizer))
 
@@ -259,21 +252,28 @@ class HookedTransformer(Weights):
         [batch, pos + new - 1 ...], since the last token is never run. No second forward is made for it, and it is what
         `run_with_cache` records of the same text. Columns after a row's end have position -1. The other arguments are
         those of `generate`."""
-        plan = Plan(
-            max_new_tokens,
-            Sampling(temperature, top_k, top_p, repetition_penalty, seed),
-            read_stop(stop, self.tokenizer, self.spec.vocab_size),
-            True,
-            on_step,
-            progress,
-            text=not isinstance(tokens, Tensor),
-        )
+        sampling = Sampling(temperature, top_k, top_p, repetition_penalty, seed)
+        plan = self._plan(tokens, max_new_tokens, sampling, stop, on_step, progress)
         text = self._read(tokens, attention_mask, prepend_bos)
         wanted = run.select(names_filter, self.sites, run.Span())
         recorder = StepRecorder(wanted, self.device if device is None else usable_device(device))
         recorder.refuse_too_large(text, max_new_tokens, self.dtype)
         made = generate(self, text, plan, self._bound(hooks), self.tokenizer, recorder)
         return _as_given(tokens, made), recorder.cache(self, made.positions)
+
+    def _plan(
+        self,
+        tokens: TextLike,
+        max_new_tokens: int,
+        sampling: Sampling,
+        stop: StopLike,
+        on_step: Callable[[Step], object] | None,
+        progress: bool,
+        use_kv_cache: bool = True,
+    ) -> Plan:
+        said = read_stop(stop, self.tokenizer, self.spec.vocab_size)
+        wants_text = not isinstance(tokens, Tensor)
+        return Plan(max_new_tokens, sampling, said, use_kv_cache, on_step, progress, text=wants_text)
 
     # Text
 
