@@ -8,6 +8,7 @@ were recomputed take the place of the recorded ones.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -51,13 +52,18 @@ class Rows:
     def n_tokens(self) -> int:
         return len(self.row)
 
+    @cached_property
+    def n_slots(self) -> int:
+        """Tokens of the longest row."""
+        return int(self.slot.max()) + 1
+
     def of_tokens(self, recorded: Float[Tensor, "example column *rest"]) -> Float[Tensor, "token *rest"]:
         """What was recorded where these tokens stand."""
         return recorded[self.example[self.row], self.column]
 
     def side_by_side(self, packed: Float[Tensor, "token 1 *rest"]) -> Float[Tensor, "row slot *rest"]:
         """The tokens of each row next to each other, 0 where a row is shorter."""
-        padded = packed.new_zeros(len(self), int(self.slot.max()) + 1, *packed.shape[2:])
+        padded = packed.new_zeros(len(self), self.n_slots, *packed.shape[2:])
         padded[self.row, self.slot] = packed[:, 0]
         return padded
 
@@ -67,7 +73,7 @@ class Rows:
 
     def positions(self, positions: Int[Tensor, "example column"]) -> Int[Tensor, "row slot"]:
         """Of queries side by side; -1 where there is none."""
-        padded = positions.new_full((len(self), int(self.slot.max()) + 1), -1)
+        padded = positions.new_full((len(self), self.n_slots), -1)
         padded[self.row, self.slot] = self.of_tokens(positions)
         return padded
 
