@@ -522,9 +522,39 @@ def test_pairs_that_do_not_fit():
 
 
 def test_kinds_of_ablation():
-    for kind in ("mean", None, "Zero"):
-        with pytest.raises(errors.InputError, match="'zero'"):
-            wb.ablate(powered(plain_spec()), some_tokens(), wb.logit(1), kind=kind, progress=False)
+    model, tokens = powered(plain_spec()), some_tokens()
+    for kind in ("average", None, "Zero"):
+        with pytest.raises(errors.InputError, match="'zero', 'mean' or 'resample' is wanted"):
+            wb.ablate(model, tokens, wb.logit(1), kind=kind, progress=False)
+    for options, said in (
+        ({"kind": "mean"}, "'mean' needs reference="),
+        ({"kind": "resample"}, "'resample' needs reference="),
+        ({"reference": tokens}, "zeros need none"),
+        ({"kind": "mean", "reference": tokens[:, 1:]}, "6 tokens a text and what is ablated 7"),
+        ({"kind": "mean", "reference": tokens[:0]}, "empty"),
+    ):
+        with pytest.raises(errors.InputError, match=said):
+            wb.ablate(model, tokens, wb.logit(1), progress=False, **options)
+
+
+@pytest.mark.parametrize("view", [False, True])
+@pytest.mark.parametrize("site", ["z", "resid_pre", "mlp_out"])
+def test_mean_and_resample_ablation_are_a_run_per_cell(pair, site, view):
+    model, naive = pair
+    swept = model.with_hooks([("embed", lambda value, at: None)]) if view else model
+    reference = some_tokens(5, N_POS, VOCAB, seed=9)
+    sources = [naive.value(reference, site, layer) for layer in range(len(naive.blocks))]
+    axes = ("layer", "head") if site == "z" else ("layer", "pos")
+    result = wb.ablate(swept, CLEAN, METRIC, site, "mean", reference, progress=False)
+    means = [source.mean(0, keepdim=True).expand(3, *source.shape[1:]) for source in sources]
+    values = naive.sweep(CLEAN, lambda layer: means[layer], site, axes, by_hand)
+    assert same(result.values, values, result.clean.abs().max())
+    assert result.corrupted.numel() == 0
+    result = wb.ablate(swept, CLEAN, METRIC, site, "resample", reference, progress=False, seed=3)
+    drawn = torch.randint(5, (3,), generator=torch.Generator().manual_seed(3))
+    values = naive.sweep(CLEAN, lambda layer: sources[layer][drawn], site, axes, by_hand)
+    assert same(result.values, values, result.clean.abs().max())
+    assert (values - result.clean.view(3, 1, 1)).abs().max() > 0.1
 
 
 def test_metrics_that_do_not_fit():

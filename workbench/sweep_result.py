@@ -27,7 +27,7 @@ _LEAST = 1e-6  # of base and other; float32 rounds at 6e-8
 
 class Work(NamedTuple):
     """How much was computed, as tokens that went through a layer: by a sweep, the runs that it recorded included, and
-    by one that runs the whole text for each cell."""
+    by one that runs the whole text once for each cell."""
 
     computed: int
     naive: int

@@ -30,6 +30,7 @@ from ..recompute.reading import OfCallable, reading_of
 from ..sizes import free_memory
 from ..sweep_result import SweepResult, Work, difference
 from .grid import Grid, Room, batches, grid_of, planned, region
+from .source import Source, ablation, as_it_is
 
 _MEMORY = 2**29  # bytes that a batch of cells may take, where free memory allows
 
@@ -67,7 +68,7 @@ def activation_patching(
     grid = grid_of(model, site, over, layers, heads, positions, on_clean.tokens)
     metric = resolve(metric, model.tokenizer)
     text, others = (on_corrupted, on_clean) if direction == "denoise" else (on_clean, on_corrupted)
-    swept = _swept(model, text, grid, metric, others, progress, memory)
+    swept = _swept(model, text, grid, metric, Source(others, as_it_is, measured=True), progress, memory)
     of_clean, of_corrupted = (swept.other, swept.base) if direction == "denoise" else (swept.base, swept.other)
     result = _result(model, text, grid, swept, of_clean, of_corrupted, direction)
     if (same := difference(of_clean, of_corrupted).isnan()).any():
@@ -83,22 +84,28 @@ def ablate(
     metric: MetricLike,
     site: str = "z",
     kind: str = "zero",
+    reference: TextLike | None = None,
     over: Sequence[str] | None = None,
     layers: Choice = None,
     heads: Choice = None,
     positions: Choice = None,
+    seed: int = 0,
     progress: bool = True,
     memory: int | None = None,
 ) -> SweepResult:
-    """Set one site to zero at each place of a grid, and measure what the metric loses.
+    """Take away what one site says, at each place of a grid, and measure what the metric loses.
+
+    kind:      what stands there instead. "zero": 0. "mean": the mean over a reference set, at each position (Wang et
+               al. 2022). "resample": the values of an example of the reference set, one drawn for each by `seed` (Chan
+               et al. 2022, "causal scrubbing").
+    reference: texts or tokens as long as those that are ablated.
 
     Sites and axes as in `activation_patching`. The effect is the metric's change.
     """
-    if kind != "zero":
-        raise InputError(f"kind is {kind!r}; 'zero' is what can be ablated with")
     text = _text(model, tokens)
+    source = ablation(kind, None if reference is None else _text(model, reference), text, seed)
     grid = grid_of(model, site, over, layers, heads, positions, text.tokens)
-    swept = _swept(model, text, grid, resolve(metric, model.tokenizer), None, progress, memory)
+    swept = _swept(model, text, grid, resolve(metric, model.tokenizer), source, progress, memory)
     return _result(model, text, grid, swept, swept.base, swept.other, "ablate")
 
 
@@ -118,15 +125,14 @@ def _swept(
     text: Text,
     grid: Grid,
     metric: MetricLike,
-    other: Text | None,
+    source: Source,
     progress: bool,
     memory: int | None,
 ) -> Swept:
-    """other: the run that the sites' values are taken from; None for 0. Cells that change nothing are the base run and
-    are not run again."""
+    """Cells that change nothing are the base run and are not run again."""
     way = _wide if model._view_hooks else _cone
     with tqdm(total=grid.n_cells, unit="cell", disable=not progress, leave=False) as bar:
-        return way(model, text, grid, metric, other, bar, memory)
+        return way(model, text, grid, metric, source, bar, memory)
 
 
 @torch.no_grad()
@@ -135,22 +141,20 @@ def _cone(
     text: Text,
     grid: Grid,
     metric: MetricLike,
-    other: Text | None,
+    source: Source,
     bar: tqdm,
     memory: int | None,
 ) -> Swept:
     recorded = record(model, text, grid.sites)
     reading = reading_of(model, recorded, metric)
-    base, new, at_other = dict(recorded.cache), {}, torch.empty(0)
-    if other is None:
-        new = {name: torch.zeros_like(value) for name, value in base.items()}
-    else:
-        of_other = record(model, other, grid.sites)
-        new, at_other = dict(of_other.cache), reading_of(model, of_other, metric).base.cpu()
+    base = dict(recorded.cache)
+    of_source = recorded if source.text is None else record(model, source.text, grid.sites)
+    new = {name: source.becomes(value) for name, value in of_source.cache.items()}
+    at_other = reading_of(model, of_source, metric).base.cpu() if source.measured else torch.empty(0)
     plan = planned(grid, base, new, model.spec.n_layers)
     values = reading.base.repeat(grid.n_cells, 1)
     room = _room(model, text, isinstance(reading, OfCallable), memory)
-    computed = (1 if other is None else 2) * text.tokens.numel() * model.spec.n_layers
+    computed = (text.tokens.numel() + source.n_tokens) * model.spec.n_layers
     unchanged = (plan.first == text.tokens.shape[1]).all(1)
     waiting = (plan.first <= reading.last.cpu()).any(1)
     with _kept_when_interrupted(values, waiting):
@@ -170,7 +174,7 @@ def _wide(
     text: Text,
     grid: Grid,
     metric: MetricLike,
-    other: Text | None,
+    source: Source,
     bar: tqdm,
     memory: int | None,
 ) -> Swept:
@@ -179,14 +183,16 @@ def _wide(
     embedded, _ = model.run_with_cache(text.tokens, names_filter="embed", stop_at_layer=0)
     before = [("resid_post", layer - 1) for layer in layers if layer]
     logits, cache = model.run_with_cache(text.tokens, names_filter=[*grid.sites, *before])
-    at_base, at_other = measure(metric, logits), torch.empty(0)
+    at_base = measure(metric, logits)
     base = {site.name: cache[site.name] for site in grid.sites}
-    new = {name: torch.zeros_like(value) for name, value in base.items()}
-    if other is not None:
-        logits, of_other = model.run_with_cache(other.tokens, names_filter=list(grid.sites))
-        new, at_other = dict(of_other), measure(metric, logits)
+    of_source = cache
+    if source.text is not None:
+        logits, of_source = model.run_with_cache(source.text.tokens, names_filter=list(grid.sites))
+    new = {site.name: source.becomes(of_source[site.name]) for site in grid.sites}
+    at_other = measure(metric, logits) if source.measured else torch.empty(0)
     unchanged = (planned(grid, base, new, model.spec.n_layers).first == text.tokens.shape[1]).all(1)
-    values, layers_run = at_base.repeat(grid.n_cells, 1), (1 if other is None else 2) * model.spec.n_layers
+    values = at_base.repeat(grid.n_cells, 1)
+    computed = (text.tokens.numel() + source.n_tokens) * model.spec.n_layers
     waiting = ~unchanged
     with _kept_when_interrupted(values, waiting):
         for cell in waiting.nonzero()[:, 0].tolist():
@@ -194,12 +200,12 @@ def _wide(
             start = sites[0].layer or 0
             hooks = [(site, partial(_put, grid=grid, cell=cell, new=new)) for site in sites]
             stream = cache["resid_post", start - 1] if start else embedded
-            layers_run += model.spec.n_layers - start
+            computed += (model.spec.n_layers - start) * text.tokens.numel()
             values[cell] = measure(metric, model.resume(stream, start_at_layer=start, hooks=hooks)[0])
             waiting[cell] = False
             bar.update()
     bar.update(grid.n_cells - bar.n)
-    return Swept(values, at_base, at_other, unchanged, layers_run * text.tokens.numel())
+    return Swept(values, at_base, at_other, unchanged, computed)
 
 
 def _put(value: Tensor, at: At, grid: Grid, cell: int, new: Mapping[str, Tensor]) -> Tensor:
@@ -243,7 +249,6 @@ def _result(
     corrupted: Tensor,
     direction: str,
 ) -> SweepResult:
-    n_runs = grid.n_cells + (1 if direction == "ablate" else 2)
     return SweepResult(
         values=swept.values.t().reshape(-1, *grid.shape),
         axes=grid.axes,
@@ -254,7 +259,7 @@ def _result(
         site=grid.site,
         direction=direction,
         unchanged=swept.unchanged.reshape(grid.shape),
-        work=Work(swept.computed, n_runs * text.tokens.numel() * model.spec.n_layers),
+        work=Work(swept.computed, grid.n_cells * text.tokens.numel() * model.spec.n_layers),
     )
 
 
