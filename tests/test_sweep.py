@@ -457,12 +457,31 @@ def test_results_can_be_drawn(spoken):
         assert wb.activation_patching(spoken, "a b", "a c", wb.logit("h"), "z", over, progress=False).figure().data
 
 
-def test_texts_of_unequal_length_in_a_batch_are_refused(spoken):
-    for clean, corrupted in ((["a b c", "a b"], ["a c c", "a c"]), (["a b c", "d e f"], ["a b c", "a b"])):
-        with pytest.raises(errors.InputError, match="unequal numbers of tokens"):
-            wb.activation_patching(spoken, clean, corrupted, wb.logit("h"), progress=False)
+def test_texts_of_unequal_length_are_each_its_own_sweep(spoken):
+    """A short text is padded left: its columns are those at the end, and where it has no token its value is NaN."""
+    clean, corrupted = ["a b c d", "e f"], ["a c c d", "e g"]
+    metric = wb.logit_diff("h", "i")
+    for view in (spoken, spoken.with_hooks([("embed", lambda value, at: None)])):
+        both = wb.activation_patching(view, clean, corrupted, metric, progress=False)
+        for example, shift in ((0, 0), (1, 2)):
+            alone = wb.activation_patching(spoken, clean[example], corrupted[example], metric, progress=False)
+            assert same(both.values[example, :, shift:], alone.values[0], alone.clean.abs().max())
+            assert same(both.clean[example], alone.clean[0], alone.clean.abs().max())
+            assert both.values[example, :, :shift].isnan().all()
+        assert torch.equal(both.mean[:, :2], both.values[0, :, :2])
+        assert torch.allclose(both.effect[:, :2], both.effect_each[0, :, :2], atol=1e-5)
+        assert both.effect.isfinite().all()
+    heads = wb.ablate(spoken, clean, metric, progress=False)
+    assert same(heads.values[1], wb.ablate(spoken, clean[1], metric, progress=False).values[0], heads.clean.abs().max())
+
+
+def test_pairs_of_unequal_length_are_named(spoken):
+    with pytest.raises(errors.InputError, match="pair 1 has 3 tokens in clean and 2 in corrupted"):
+        wb.activation_patching(spoken, ["a b c", "d e f"], ["a b c", "a b"], wb.logit("h"), progress=False)
+    with pytest.raises(errors.MetricError, match="reads position 2; the texts have 3, 2 tokens"):
+        wb.ablate(spoken, ["a b c", "a b"], wb.logit("h", pos=2), progress=False)
     with pytest.raises(errors.InputError, match="unequal numbers of tokens"):
-        wb.ablate(spoken, ["a b c", "a b"], wb.logit("h"), progress=False)
+        wb.ablate(spoken, ["a b c", "a b"], wb.logit("h"), kind="mean", reference=["a b c"], progress=False)
 
 
 # What is refused
@@ -516,8 +535,12 @@ def test_wrong_arguments_are_said_before_anything_runs(kind, says, keywords, mon
 
 def test_pairs_that_do_not_fit():
     model = powered(plain_spec())
-    for theirs in (some_tokens(2, 6), some_tokens(1, 7), some_tokens(2, 7)[0]):
-        with pytest.raises(errors.InputError, match=r"2 x 7 tokens .* equal length"):
+    for theirs, said in (
+        (some_tokens(2, 6), "pair 0 has 7 tokens in clean and 6 in corrupted"),
+        (some_tokens(1, 7), "clean has 2 texts and corrupted 1"),
+        (some_tokens(2, 7)[0], "clean has 2 texts and corrupted 1"),
+    ):
+        with pytest.raises(errors.InputError, match=said):
             wb.activation_patching(model, some_tokens(2, 7), theirs, wb.logit(1), progress=False)
 
 

@@ -60,8 +60,9 @@ class SweepResult:
 
     @property
     def mean(self) -> Float[Tensor, " *axes"]:
-        """The metric of each cell, over examples."""
-        return self.values.mean(0)
+        """The metric of each cell, over the examples that have one there: NaN is a cell at which an example has no
+        token, or that was not computed."""
+        return self.values.nanmean(0)
 
     @property
     def _base_and_other(self) -> tuple[Tensor, Tensor]:
@@ -74,10 +75,8 @@ class SweepResult:
 
         NaN where base and other do not differ.
         """
-        if self.direction == "ablate":
-            return self.mean - self.clean.mean()
-        base, other = self._base_and_other
-        return (self.mean - base.mean()) / difference(base.mean(), other.mean())
+        effect = self._effect_of_means(*(part.nanmean(0) for part in self._parts))
+        return effect.reshape(self.values.shape[1:])
 
     @property
     def effect_each(self) -> Float[Tensor, " example *axes"]:
@@ -102,9 +101,10 @@ class SweepResult:
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.randint(n_examples, (n_resamples, n_examples), generator=generator)
         times = torch.zeros(n_resamples, n_examples).scatter_add(1, drawn, torch.ones(n_resamples, n_examples))
-        effects = self._effect_of_means(*((times @ part.flatten(1)) / n_examples for part in self._parts))
+        n_there = times @ (~self.values.flatten(1).isnan()).float()
+        effects = self._effect_of_means(*((times @ part.nan_to_num()) / n_there for part in self._parts))
         tails = torch.tensor([(1 - level) / 2, (1 + level) / 2])
-        return torch.stack([cell.quantile(tails) for cell in effects.t()], 1).reshape(2, *self.mean.shape)
+        return torch.stack([cell.nanquantile(tails) for cell in effects.t()], 1).reshape(2, *self.mean.shape)
 
     def p_values(self, n_flips: int = 10_000, seed: int = 0) -> Float[Tensor, " *axes"]:
         """How often chance alone moves some cell as far: examples' changes (value - base) with random signs, and the
@@ -113,7 +113,7 @@ class SweepResult:
         n_examples = len(self.values)
         if n_examples == 1:
             return torch.full_like(self.mean, torch.nan)
-        changes = (self.values - self._base_and_other[0].view(-1, *[1] * len(self.axes))).flatten(1)
+        changes = (self._parts[0] - self._parts[1]).nan_to_num()
         if 2**n_examples <= n_flips:
             signs = torch.tensor(list(product((1.0, -1.0), repeat=n_examples)))
         else:
@@ -125,10 +125,11 @@ class SweepResult:
 
     @property
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Values, base and other, [example, cells or 1]; an ablation has no other."""
+        """Values, base and other, [example, cell], NaN in the same places; an ablation has no other."""
         base, other = self._base_and_other
-        other = other if other.numel() else torch.zeros_like(base)
-        return self.values.flatten(1), base[:, None], other[:, None]
+        values, other = self.values.flatten(1), other if other.numel() else torch.zeros_like(base)
+        base, other = (run[:, None].where(~values.isnan(), torch.nan) for run in (base, other))
+        return values, base, other
 
     def _effect_of_means(self, value: Tensor, base: Tensor, other: Tensor) -> Tensor:
         return value - base if self.direction == "ablate" else (value - base) / difference(base, other)

@@ -32,7 +32,7 @@ def pair(shared: int = 2):
     return clean, corrupted
 
 
-def naive(model, tokens, site, axes, metric, new):
+def naive(model, tokens, site, axes, metric, new, mask=None):
     """[example, *axes]: a whole forward for each cell, with one hook that puts the new values in."""
     sites = [found for found in model.sites.select(site) if found.layer is not None]
     sizes = {"layer": len(sites), "key": N_POS}
@@ -47,7 +47,7 @@ def naive(model, tokens, site, axes, metric, new):
             return value
 
         swept = [sites[at["layer"]]] if "layer" in at else sites
-        logits = model.run_with_hooks(tokens, [(found.name, edit) for found in swept])
+        logits = model.run_with_hooks(tokens, [(found.name, edit) for found in swept], attention_mask=mask)
         cells.append(torch.as_tensor(metric(logits)))
     return torch.stack(cells, 1).unflatten(1, [sizes[axis] for axis in axes])
 
@@ -78,6 +78,28 @@ def test_patching_is_a_run_per_cell(spec, data):
     r = wb.activation_patching(model, clean, corrupted, metric, site, axes, progress=False)
     _, cache = model.run_with_cache(clean)
     assert close(r.values, naive(model, corrupted, site, axes, metric, lambda here: cache[here]))
+
+
+@given(specs(adds=False), st.data())
+def test_padded_batches_are_a_run_per_cell(spec, data):
+    """Where an example has a token; elsewhere its value is NaN. Metrics read real tokens."""
+    model, (clean, corrupted) = powered(spec), pair(0)
+    left = data.draw(st.booleans())
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]] if left else [[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
+    site, axes = some_sweep(model, data)
+    columns = [5, 4] if left else [3, 4]
+    metric = wb.logit_diff([3, 4], 7, pos=[-1, 4])
+    by_column = wb.logit_diff([3, 4], 7, pos=columns)
+    r = wb.activation_patching(model, clean, corrupted, metric, site, axes, progress=False, attention_mask=mask)
+    _, cache = model.run_with_cache(clean, attention_mask=mask)
+    values = naive(model, corrupted, site, axes, by_column, lambda here: cache[here], mask)
+    for axis, word in enumerate(axes, 1):
+        if word in ("pos", "query"):
+            shape = [1] * values.ndim
+            shape[0], shape[axis] = 2, 6
+            values = values.masked_fill(mask.view(shape) == 0, torch.nan)
+    assert torch.equal(r.values.isnan(), values.isnan())
+    assert close(r.values.nan_to_num(), values.nan_to_num())
 
 
 @given(specs(adds=False), st.data())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import torch
@@ -62,6 +62,19 @@ class Metric(ABC):
                 f"of {count(batch, 'example')}"
             )
         return torch.where(pos < 0, pos + n_pos, pos).cpu()
+
+    def of_texts(self, real: Bool[Tensor, "example column"]) -> Metric:
+        """The same metric of texts that stand in a padded batch, its position as the column of each: positions count
+        real tokens, from the end of each text when negative."""
+        lengths, given = real.sum(1).cpu(), real.cpu()
+        pos = torch.as_tensor(self.pos).expand(len(lengths)) if _fits(self.pos, len(lengths)) else None
+        if pos is None or bool((pos < -lengths).any()) or bool((pos >= lengths).any()):
+            raise MetricError(
+                f"the metric reads position {self.pos!r}; the texts have {', '.join(map(str, lengths.tolist()))} tokens"
+            )
+        pos = torch.where(pos < 0, pos + lengths, pos)
+        column = (given & (given.cumsum(1) - 1 == pos[:, None])).int().argmax(1)
+        return replace(self, pos=column)
 
     def ids(self, batch: int, n_vocab: int) -> Int[Tensor, "example picked"] | None:
         """The ids of its tokens for each example; None for the whole vocabulary."""

@@ -91,5 +91,6 @@ class OfCallable(Reading):
 
 
 def reading_of(model: Transformer, recorded: Recorded, metric: MetricLike) -> Reading:
-    kind = OfMetric if isinstance(metric, Metric) else OfCallable
-    return kind(model, recorded, metric)  # type: ignore[arg-type]
+    if isinstance(metric, Metric):
+        return OfMetric(model, recorded, metric.of_texts(recorded.real))
+    return OfCallable(model, recorded, metric)

@@ -24,12 +24,12 @@ from ..hooks import At
 from ..inputs import Text, TextLike, read_text
 from ..interventions._base import Choice
 from ..keywords import checked_keywords
-from ..metrics import MetricLike, measure, resolve
+from ..metrics import Metric, MetricLike, measure, resolve
 from ..recompute import recompute, record
 from ..recompute.reading import OfCallable, reading_of
 from ..sizes import free_memory
 from ..sweep_result import SweepResult, Work, difference
-from .grid import Grid, Room, batches, grid_of, planned, region
+from .grid import Grid, Room, batches, grid_of, nowhere, planned, region
 from .source import Source, ablation, as_it_is
 
 _MEMORY = 2**29  # bytes that a batch of cells may take, where free memory allows
@@ -47,6 +47,7 @@ def activation_patching(
     layers: Choice = None,
     heads: Choice = None,
     positions: Choice = None,
+    attention_mask: Tensor | None = None,
     progress: bool = True,
     memory: int | None = None,
 ) -> SweepResult:
@@ -59,12 +60,13 @@ def activation_patching(
     layers, heads, positions: sweep these only.
     memory: bytes that may be used at a time; None for half a gigabyte, or a quarter of what is free.
 
-    clean and corrupted are texts or tokens, one pair or a batch of pairs, all of equal length. (Heimersheim and Nanda
-    2024 discuss what each direction shows.)
+    clean and corrupted are texts or tokens (these with an attention_mask, where padded), one pair or a batch of them,
+    the two of a pair of equal length. Positions of the grid are columns of the batch; where an example has no token
+    its value is NaN, and means skip it. (Heimersheim and Nanda 2024 discuss what each direction shows.)
     """
     if direction not in ("denoise", "noise"):
         raise InputError(f"direction is {direction!r}; 'denoise' or 'noise' is wanted")
-    on_clean, on_corrupted = _pair(model, clean, corrupted)
+    on_clean, on_corrupted = _pair(model, clean, corrupted, attention_mask)
     grid = grid_of(model, site, over, layers, heads, positions, on_clean.tokens)
     metric = resolve(metric, model.tokenizer)
     text, others = (on_corrupted, on_clean) if direction == "denoise" else (on_clean, on_corrupted)
@@ -89,6 +91,7 @@ def ablate(
     layers: Choice = None,
     heads: Choice = None,
     positions: Choice = None,
+    attention_mask: Tensor | None = None,
     seed: int = 0,
     progress: bool = True,
     memory: int | None = None,
@@ -102,7 +105,7 @@ def ablate(
 
     Sites and axes as in `activation_patching`. The effect is the metric's change.
     """
-    text = _text(model, tokens)
+    text = _text(model, tokens, attention_mask)
     source = ablation(kind, None if reference is None else _text(model, reference), text, seed)
     grid = grid_of(model, site, over, layers, heads, positions, text.tokens)
     swept = _swept(model, text, grid, resolve(metric, model.tokenizer), source, progress, memory)
@@ -132,7 +135,8 @@ def _swept(
     """Cells that change nothing are the base run and are not run again."""
     way = _wide if model._view_hooks else _cone
     with tqdm(total=grid.n_cells, unit="cell", disable=not progress, leave=False) as bar:
-        return way(model, text, grid, metric, source, bar, memory)
+        swept = way(model, text, grid, metric, source, bar, memory)
+    return swept._replace(values=swept.values.masked_fill(nowhere(grid, text.positions >= 0), torch.nan))
 
 
 @torch.no_grad()
@@ -151,7 +155,7 @@ def _cone(
     of_source = recorded if source.text is None else record(model, source.text, grid.sites)
     new = {name: source.becomes(value) for name, value in of_source.cache.items()}
     at_other = reading_of(model, of_source, metric).base.cpu() if source.measured else torch.empty(0)
-    plan = planned(grid, base, new, model.spec.n_layers)
+    plan = planned(grid, base, new, recorded.real, model.spec.n_layers)
     values = reading.base.repeat(grid.n_cells, 1)
     room = _room(model, text, isinstance(reading, OfCallable), memory)
     computed = (text.tokens.numel() + source.n_tokens) * model.spec.n_layers
@@ -180,17 +184,20 @@ def _wide(
 ) -> Swept:
     """Hooks of a view act before the change, once, on a batch of the shape that they were given."""
     layers = [site.layer or 0 for site in grid.sites]
-    embedded, _ = model.run_with_cache(text.tokens, names_filter="embed", stop_at_layer=0)
+    real = text.positions >= 0
+    metric = metric.of_texts(real) if isinstance(metric, Metric) else metric
+    embedded, _ = model.run_with_cache(text.tokens, names_filter="embed", stop_at_layer=0, attention_mask=real)
     before = [("resid_post", layer - 1) for layer in layers if layer]
-    logits, cache = model.run_with_cache(text.tokens, names_filter=[*grid.sites, *before])
+    logits, cache = model.run_with_cache(text.tokens, names_filter=[*grid.sites, *before], attention_mask=real)
     at_base = measure(metric, logits)
     base = {site.name: cache[site.name] for site in grid.sites}
     of_source = cache
     if source.text is not None:
-        logits, of_source = model.run_with_cache(source.text.tokens, names_filter=list(grid.sites))
+        mask = source.text.positions >= 0
+        logits, of_source = model.run_with_cache(source.text.tokens, names_filter=list(grid.sites), attention_mask=mask)
     new = {site.name: source.becomes(of_source[site.name]) for site in grid.sites}
     at_other = measure(metric, logits) if source.measured else torch.empty(0)
-    unchanged = (planned(grid, base, new, model.spec.n_layers).first == text.tokens.shape[1]).all(1)
+    unchanged = (planned(grid, base, new, real, model.spec.n_layers).first == text.tokens.shape[1]).all(1)
     values = at_base.repeat(grid.n_cells, 1)
     computed = (text.tokens.numel() + source.n_tokens) * model.spec.n_layers
     waiting = ~unchanged
@@ -201,7 +208,8 @@ def _wide(
             hooks = [(site, partial(_put, grid=grid, cell=cell, new=new)) for site in sites]
             stream = cache["resid_post", start - 1] if start else embedded
             computed += (model.spec.n_layers - start) * text.tokens.numel()
-            values[cell] = measure(metric, model.resume(stream, start_at_layer=start, hooks=hooks)[0])
+            logits, _ = model.resume(stream, start_at_layer=start, hooks=hooks, attention_mask=real)
+            values[cell] = measure(metric, logits)
             waiting[cell] = False
             bar.update()
     bar.update(grid.n_cells - bar.n)
@@ -263,19 +271,24 @@ def _result(
     )
 
 
-def _text(model: HookedTransformer, given: TextLike) -> Text:
-    text = read_text(given, model.spec, model.tokenizer, model.device)
-    if text.padded:
-        raise InputError("the texts of this batch have unequal numbers of tokens; sweep those of each length by itself")
-    return text
+def _text(model: HookedTransformer, given: TextLike, attention_mask: Tensor | None = None) -> Text:
+    mask = attention_mask if isinstance(given, Tensor) else None
+    return read_text(given, model.spec, model.tokenizer, model.device, mask)
 
 
-def _pair(model: HookedTransformer, clean: TextLike, corrupted: TextLike) -> tuple[Text, Text]:
+def _pair(
+    model: HookedTransformer, clean: TextLike, corrupted: TextLike, attention_mask: Tensor | None
+) -> tuple[Text, Text]:
     """Both, which fit each other."""
-    ours, theirs = _text(model, clean), _text(model, corrupted)
-    if ours.tokens.shape != theirs.tokens.shape:
-        a, b = ours.tokens.shape, theirs.tokens.shape
-        raise InputError(
-            f"clean is {a[0]} x {a[1]} tokens and corrupted {b[0]} x {b[1]}; patching wants pairs of equal length"
-        )
+    ours, theirs = _text(model, clean, attention_mask), _text(model, corrupted, attention_mask)
+    if len(ours.tokens) != len(theirs.tokens):
+        raise InputError(f"clean has {len(ours.tokens)} texts and corrupted {len(theirs.tokens)}; pairs are wanted")
+    lengths = [(text.positions >= 0).sum(1).tolist() for text in (ours, theirs)]
+    for pair, (a, b) in enumerate(zip(*lengths, strict=True)):
+        if a != b:
+            raise InputError(
+                f"pair {pair} has {a} tokens in clean and {b} in corrupted; patching wants pairs of equal length"
+            )
+    if ours.positions.shape != theirs.positions.shape or not torch.equal(ours.positions, theirs.positions):
+        raise InputError("clean and corrupted are padded differently; tokens that stand at the same place are wanted")
     return ours, theirs

@@ -147,8 +147,15 @@ class Planned:
     first: Int[Tensor, "cell example"]
 
 
-def planned(grid: Grid, base: Mapping[str, Tensor], new: Mapping[str, Tensor], n_layers: int) -> Planned:
-    """From the values at the sites, as they were recorded and as they become: what is equal already changes nothing."""
+def planned(
+    grid: Grid,
+    base: Mapping[str, Tensor],
+    new: Mapping[str, Tensor],
+    real: Bool[Tensor, "example column"],
+    n_layers: int,
+) -> Planned:
+    """From the values at the sites, as they were recorded and as they become: what is equal already changes nothing,
+    and neither does what stands where there is no token."""
     n_examples, n_columns = len(next(iter(base.values()))), len(grid.positions)
     layer = torch.full((grid.n_cells, n_examples), n_layers)
     first = torch.full((grid.n_cells, n_examples), n_columns)
@@ -156,7 +163,7 @@ def planned(grid: Grid, base: Mapping[str, Tensor], new: Mapping[str, Tensor], n
     for index, site in enumerate(grid.sites):
         cells = ((grid.layer == index) | (grid.layer == -1)).nonzero()[:, 0]
         differs = _differs(site, base[site.name], new[site.name], len(grid.units)).cpu()
-        differs = differs & grid.positions[:, None] & grid.units
+        differs = differs & real.cpu()[..., None] & grid.positions[:, None] & grid.units
         by_unit = torch.cat([differs.permute(2, 0, 1), differs.any(-1)[None]])  # the last: of any unit, as -1 asks
         at_pos = (grid.pos[cells, None] == column) | (grid.pos[cells, None] == -1)
         changed = by_unit[grid.unit[cells]] & at_pos[:, None]  # of a single key, perhaps too much
@@ -172,6 +179,13 @@ def _differs(site: Site, base: Tensor, new: Tensor, n_units: int) -> Bool[Tensor
     if "query" in site.axes:
         differs = differs.transpose(1, 2)
     return differs.reshape(*differs.shape[:2], n_units, -1).any(-1)
+
+
+def nowhere(grid: Grid, real: Bool[Tensor, "example column"]) -> Bool[Tensor, "cell example"]:
+    """Whether a cell is about a position (or a key) at which an example has no token."""
+    missing = ~real.cpu().t()
+    missing = torch.cat([missing, torch.zeros_like(missing[:1])])  # the last: of no single position, as -1 says
+    return missing[grid.pos] | missing[grid.key]
 
 
 class Room(NamedTuple):

@@ -49,6 +49,9 @@ def ablation(kind: str, reference: Text | None, text: Text, seed: int) -> Source
             f"the reference has {reference.tokens.shape[1]} tokens a text and what is ablated {n_columns}; "
             "a reference of the same length is wanted"
         )
+    for padded in (reference, text):
+        if padded.padded:
+            raise InputError(f"kind {kind!r} is for texts of one length; the texts have unequal numbers of tokens")
     if kind == "mean":
         return Source(reference, lambda values: values.mean(0, keepdim=True).expand(n_examples, *values.shape[1:]))
     drawn = torch.randint(len(reference.tokens), (n_examples,), generator=torch.Generator().manual_seed(seed))
