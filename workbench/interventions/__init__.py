@@ -1,4 +1,4 @@
-"""Interventions: values that say what is changed where, usable wherever a hook is. One file each."""
+"""Interventions: values that say what is changed where, usable wherever a hook is. One idea a file."""
 
 from ._base import Intervention
 from .linear import ProjectOut, Scale, Steer, project_out, scale, steer

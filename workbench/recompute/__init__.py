@@ -50,7 +50,8 @@ def recompute(
 ) -> tuple[Float[Tensor, "token 1 d_model"], Rows, int]:
     """The last stream of what the cells of a batch reach, up to each example's `last` column; which rows that is of;
     and how many tokens went through how many layers for it."""
-    x, rows, work = recorded.streams[0].new_empty(0, 1, model.spec.d_model), _joining(recorded, batch, -1, last), 0
+    x, work = recorded.streams[0].new_empty(0, 1, model.spec.d_model), 0
+    rows = _joining(recorded, batch, -1, last)  # before the first layer, nobody
     for layer, block in enumerate(model.blocks):
         if len(joining := _joining(recorded, batch, layer, last)):
             x = torch.cat([x, joining.of_tokens(recorded.streams[layer])[:, None]])

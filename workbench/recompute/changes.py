@@ -28,7 +28,7 @@ class Change:
     units: Bool[Tensor, "cell unit"]
     keys: Bool[Tensor, "cell key"] | None = None
 
-    def of_tokens(self, value: Tensor, rows: Rows) -> Tensor:
+    def applied(self, value: Tensor, rows: Rows) -> Tensor:
         """The value with its changes; packed tokens, or rows of queries side by side."""
         cell, example = rows.cell[rows.row], rows.example[rows.row]
         touched = self.columns[cell, example, rows.column].nonzero()[:, 0]

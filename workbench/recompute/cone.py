@@ -29,7 +29,7 @@ class ConePass(Pass):
         change = self.changes.get(site.name)
         if change is None:
             return value
-        value = change.of_tokens(value, self.rows)
+        value = change.applied(value, self.rows)
         return value if settle is None else settle(value)
 
     def wants(self, *sites: Site) -> bool:

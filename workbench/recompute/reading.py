@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 import torch
 from jaxtyping import Float, Int
@@ -29,7 +30,9 @@ class Reading(ABC):
     base: Float[Tensor, " example"]
 
     @abstractmethod
-    def of(self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: dict[str, Change], n_cells: int) -> Values:
+    def of(
+        self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: Mapping[str, Change], n_cells: int
+    ) -> Values:
         """What it says of each cell, given the last stream of what the cells changed; the base where they did not."""
 
 
@@ -46,14 +49,16 @@ class OfMetric(Reading):
         rows = Rows(example, example, example, self.last, torch.zeros_like(example))
         self.base = self._scores(rows.of_tokens(recorded.streams[-1])[:, None], rows, {})
 
-    def of(self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: dict[str, Change], n_cells: int) -> Values:
+    def of(
+        self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: Mapping[str, Change], n_cells: int
+    ) -> Values:
         values = self.base.repeat(n_cells, 1)
         ends = (rows.column == self.last[rows.example[rows.row]]).nonzero()[:, 0]
         ending = Rows(rows.cell, rows.example, rows.row[ends], rows.column[ends], torch.zeros_like(ends))
         values[rows.cell[ending.row], rows.example[ending.row]] = self._scores(x[ends], ending, changes)
         return values
 
-    def _scores(self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: dict[str, Change]) -> Tensor:
+    def _scores(self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: Mapping[str, Change]) -> Tensor:
         """One for each of these tokens."""
         example = rows.example[rows.row]
         normed = self.model.ln_final(x, ConePass(self.recorded, rows, changes))[:, 0]
@@ -75,7 +80,9 @@ class OfCallable(Reading):
         self.logits = self.logits.view(recorded.n_examples, recorded.n_columns, -1)
         self.base = measure(metric, self.logits.clone()).to(column.device)
 
-    def of(self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: dict[str, Change], n_cells: int) -> Values:
+    def of(
+        self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: Mapping[str, Change], n_cells: int
+    ) -> Values:
         values = self.base.repeat(n_cells, 1)
         cell, example = rows.cell[rows.row], rows.example[rows.row]
         for number in rows.cell.unique().tolist():
@@ -86,7 +93,7 @@ class OfCallable(Reading):
             values[number] = measure(self.metric, logits).to(values.device)
         return values
 
-    def _logits(self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: dict[str, Change]) -> Tensor:
+    def _logits(self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: Mapping[str, Change]) -> Tensor:
         return self.model.unembed(x, ConePass(self.recorded, rows, changes))[:, 0]
 
 

@@ -12,15 +12,15 @@ from torch import Tensor
 from ..cache import ActivationCache
 from ..inputs import Text
 from ..model.dot_product import DotProduct, Keys, Values
-from ..model.memory import Kept, Memory
+from ..model.memory import Kept, Nothing
 from ..model.pass_ import Pass
 from ..model.transformer import Transformer
 from ..recorder import CacheRecorder
 from ..sites import Site
 
 
-class Keeping(Memory):
-    """A whole text at once, and what each layer kept of it."""
+class Keeping(Nothing):
+    """A whole text at once, as in any run, and what each layer kept of it."""
 
     def __init__(self):
         self.kept: dict[int, Kept] = {}
@@ -29,11 +29,7 @@ class Keeping(Memory):
         self, layer: int, positions: Int[Tensor, "batch pos"], new: Kept, window: int | None = None
     ) -> tuple[Int[Tensor, "batch key"], Kept]:
         self.kept[layer] = new
-        return positions, new
-
-    @property
-    def is_empty(self) -> bool:
-        return True
+        return super().extend(layer, positions, new, window)
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def _cone(
         for cells, batch in batches(grid, plan, new, reading.last, room):
             x, rows, work = recompute(model, recorded, batch, reading.last)
             computed += work
-            values[cells] = reading.of(x, rows, dict(batch.changes), len(cells))
+            values[cells] = reading.of(x, rows, batch.changes, len(cells))
             waiting[cells] = False
             bar.update(len(cells))
     bar.update(grid.n_cells - bar.n)
