@@ -19,15 +19,26 @@ from . import errors
 from .arithmetic import costs
 from .cache import ActivationCache
 from .hooked import HookedTransformer
-from .interventions import on_generated, on_prompt, patch, project_out, scale, steer, zero
+from .interventions import freeze, mean, on_generated, on_prompt, patch, project_out, resample, scale, steer, zero
 from .lenses import logit_lens
 from .loading import from_huggingface, load
-from .metrics import kl_from, lm_cross_entropy_loss, logit, logit_diff, logprob, prob, rank
+from .metrics import (
+    answer_logprob,
+    kl_from,
+    lm_cross_entropy_loss,
+    logit,
+    logit_diff,
+    logprob,
+    loss,
+    prob,
+    prob_diff,
+    rank,
+)
 from .presets import presets
 from .pretrained import pretrained
 from .sites import Site, site_name
 from .spec import ModelSpec
-from .sweep import ablate, activation_patching
+from .sweep import ablate, activation_patching, faithfulness
 from .sweep_result import SweepResult
 
 if TYPE_CHECKING:
@@ -45,9 +56,12 @@ __all__ = [
     "SweepResult",
     "ablate",
     "activation_patching",
+    "answer_logprob",
     "costs",
     "errors",
+    "faithfulness",
     "figures",
+    "freeze",
     "from_huggingface",
     "kl_from",
     "lm_cross_entropy_loss",
@@ -56,14 +70,18 @@ __all__ = [
     "logit_diff",
     "logit_lens",
     "logprob",
+    "loss",
+    "mean",
     "on_generated",
     "on_prompt",
     "patch",
     "presets",
     "pretrained",
     "prob",
+    "prob_diff",
     "project_out",
     "rank",
+    "resample",
     "scale",
     "site_name",
     "steer",

@@ -50,7 +50,7 @@ class SweepResult:
     values: Float[Tensor, " example *axes"]
     axes: tuple[str, ...]
     labels: dict[str, tuple[str, ...]]
-    places: dict[str, tuple[int, ...]]
+    places: dict[str, tuple[int | str, ...]]
     clean: Float[Tensor, " example"]
     corrupted: Float[Tensor, " *example"]
     site: str

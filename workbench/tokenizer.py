@@ -120,13 +120,17 @@ class Tokenizer:
 
     def single(self, text: str) -> int:
         """The id of a text which is one token where it continues another; MetricError shows its pieces."""
-        ids = self._continuing.encode(text, add_special_tokens=False).ids
+        ids = self.continuation(text)
         if len(ids) == 1:
             return ids[0]
         shown = ", ".join(repr(self.piece(i)) for i in ids) or "nothing"
         spaced = self._continuing.encode(" " + text, add_special_tokens=False).ids
         hint = f"; {' ' + text!r}, with a leading space, is one" if text and len(spaced) == 1 else ""
         raise MetricError(f"{text!r} is not one token: it splits into {shown}{hint}")
+
+    def continuation(self, text: str) -> list[int]:
+        """The ids of a text that continues another: no BOS, and no space but its own."""
+        return self._continuing.encode(text, add_special_tokens=False).ids
 
     def knows(self, token_id: int) -> bool:
         """Whether there is such a token: a model's vocabulary may be larger, padded to a round number."""

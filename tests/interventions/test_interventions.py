@@ -196,5 +196,5 @@ def test_what_is_no_cache(model):
 
 
 def test_an_intervention_says_what_it_does(cache):
-    assert repr(wb.zero("z", layers=1)) == "Zero(site='z', layers=1, positions=None, heads=None)"
-    assert repr(wb.patch(cache, "z")) == "Patch(site='z', layers=None, positions=None, heads=None)"
+    assert repr(wb.zero("z", layers=1)) == "Zero(site='z', layers=1, positions=None, heads=None, neurons=None)"
+    assert repr(wb.patch(cache, "z")) == "Patch(site='z', layers=None, positions=None, heads=None, neurons=None)"

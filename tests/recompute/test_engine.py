@@ -133,7 +133,7 @@ def test_layers_of_other_shapes_are_refused():
     spec = wb.ModelSpec.preset("kamui-nano")
     layers = tuple(replace(spec.layers[0], attn=attn) for attn in (few, many))
     model, (clean, corrupted) = powered(replace(spec, layers=layers)), pair()
-    with pytest.raises(wb.errors.InterventionError, match="'z' differs in shape"):
+    with pytest.raises(wb.errors.InterventionError, match="z' differs in shape"):
         wb.activation_patching(model, clean, corrupted, DIFFERENCE, "z", progress=False)
     r = wb.activation_patching(model, clean, corrupted, DIFFERENCE, "z", layers=1, progress=False)
     assert r.values.shape == (2, 1, 3)

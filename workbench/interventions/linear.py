@@ -12,7 +12,8 @@ from ..errors import InterventionError, KindError
 from ..hooks import At
 from ..keywords import checked_keywords
 from ..sites import Selector, Site
-from ._base import Choice, Intervention, Region
+from ._base import Intervention, Part
+from ._choice import Choice
 
 
 @dataclass(frozen=True)
@@ -36,23 +37,23 @@ class OfDirections(Intervention):
 class Steer(OfDirections):
     coefficient: float = field(kw_only=True)
 
-    def changed(self, value: Tensor, at: At, region: Region) -> Tensor:
-        return value[region] + self.coefficient * self.directions.to(value)
+    def changed(self, old: Tensor, at: At, part: Part) -> Tensor:
+        return old + self.coefficient * self.directions.to(old)
 
 
 @dataclass(frozen=True)
 class ProjectOut(OfDirections):
-    def changed(self, value: Tensor, at: At, region: Region) -> Tensor:
-        basis = self.directions.to(value)  # orthonormal rows
-        return value[region] - value[region] @ basis.T @ basis
+    def changed(self, old: Tensor, at: At, part: Part) -> Tensor:
+        basis = self.directions.to(old)  # orthonormal rows
+        return old - old @ basis.T @ basis
 
 
 @dataclass(frozen=True)
 class Scale(Intervention):
     factor: float = field(kw_only=True)
 
-    def changed(self, value: Tensor, at: At, region: Region) -> Tensor:
-        return value[region] * self.factor
+    def changed(self, old: Tensor, at: At, part: Part) -> Tensor:
+        return old * self.factor
 
 
 @checked_keywords
@@ -63,12 +64,15 @@ def steer(
     layers: Choice = None,
     positions: Choice = None,
     heads: Choice = None,
+    neurons: Choice = None,
 ) -> Steer:
     """Add a direction, times a coefficient (Turner et al. 2023, "activation addition").
 
     model.generate(text, hooks=[wb.steer("resid_post", direction, 4.0, layers=12)])
     """
-    return Steer(site, layers, positions, heads, directions=_directions(direction, 1), coefficient=_number(coefficient))
+    return Steer(
+        site, layers, positions, heads, neurons, directions=_directions(direction, 1), coefficient=_number(coefficient)
+    )
 
 
 @checked_keywords
@@ -78,6 +82,7 @@ def project_out(
     layers: Choice = None,
     positions: Choice = None,
     heads: Choice = None,
+    neurons: Choice = None,
 ) -> ProjectOut:
     """Leave out what lies along a direction, or in the subspace that several [several width] span (Ravfogel et al.
     2020; Arditi et al. 2024, equation 4)."""
@@ -87,18 +92,23 @@ def project_out(
     basis = basis[:, sizes > 1e-6 * sizes.max()]
     if not float(sizes.max()) > 0:
         raise InterventionError("the direction to project out is 0; one that points somewhere is wanted")
-    return ProjectOut(site, layers, positions, heads, directions=basis.T)
+    return ProjectOut(site, layers, positions, heads, neurons, directions=basis.T)
 
 
 @checked_keywords
 def scale(
-    site: Selector, factor: float, layers: Choice = None, positions: Choice = None, heads: Choice = None
+    site: Selector,
+    factor: float,
+    layers: Choice = None,
+    positions: Choice = None,
+    heads: Choice = None,
+    neurons: Choice = None,
 ) -> Scale:
     """Multiply a site's values.
 
     model(tokens, hooks=[wb.scale("mlp_out", 0.5, layers=3)])
     """
-    return Scale(site, layers, positions, heads, factor=_number(factor))
+    return Scale(site, layers, positions, heads, neurons, factor=_number(factor))
 
 
 def _directions(given: object, most_axes: int) -> Tensor:

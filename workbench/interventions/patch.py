@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -13,11 +14,12 @@ from ..errors import InterventionError, KindError, nearest
 from ..hooks import At
 from ..keywords import checked_keywords
 from ..sites import Selector, Site
-from ._base import Choice, Intervention, Region, axis_of, columns_of
+from ._base import Replacing
+from ._choice import POSITIONS, Choice, axis_of, columns_of
 
 
 @dataclass(frozen=True)
-class Patch(Intervention):
+class Patch(Replacing):
     cache: ActivationCache = field(kw_only=True, repr=False)
 
     def check(self, site: Site) -> None:
@@ -31,7 +33,7 @@ class Patch(Intervention):
         recorded, columns = self.cache[at.name], at.columns
         fits = recorded.shape == value.shape
         if columns.generating and (fits := self._fits_beside(recorded, value, at)):
-            n_there, n_rows = (tensor.shape[axis_of(at.site, ("pos", "query"))] for tensor in (recorded, value))
+            n_there, n_rows = (tensor.shape[axis_of(at.site, POSITIONS)] for tensor in (recorded, value))
             chosen = range(columns.start + n_rows) if self.positions is None else columns_of(self.positions, columns)
             if max(chosen) >= n_there:
                 raise InterventionError(
@@ -53,13 +55,13 @@ class Patch(Intervention):
         sizes = zip(at.axes, recorded.shape, value.shape, strict=True)
         return from_the_start and all(a == b for word, a, b in sizes if word not in ("pos", "query", "key"))
 
-    def changed(self, value: Tensor, at: At, region: Region) -> Tensor:
+    def values(self, at: At, shape: Sequence[int]) -> Tensor:
         source = self.cache[at.name]
         if at.columns.generating:  # zeros stand where no position was chosen, and for keys ahead of a query
-            axis, start = axis_of(at.site, ("pos", "query")), at.columns.start
-            source = _fitted(source.narrow(axis, start, source.shape[axis] - start), axis, value.shape[axis])
-            source = _fitted(source, source.ndim - 1, value.shape[-1])
-        return source[region].to(value)
+            axis, start = axis_of(at.site, POSITIONS), at.columns.start
+            source = _fitted(source.narrow(axis, start, source.shape[axis] - start), axis, shape[axis])
+            source = _fitted(source, source.ndim - 1, shape[-1])
+        return source
 
 
 def _fitted(tensor: Tensor, axis: int, size: int) -> Tensor:
@@ -75,6 +77,7 @@ def patch(
     layers: Choice = None,
     positions: Choice = None,
     heads: Choice = None,
+    neurons: Choice = None,
 ) -> Patch:
     """Take a site's values from another run's cache.
 
@@ -82,6 +85,33 @@ def patch(
 
     The cache must have recorded the site, for as many examples and positions.
     """
+    return Patch(site, layers, positions, heads, neurons, cache=_checked(cache, "patch"))
+
+
+@dataclass(frozen=True)
+class Freeze(Patch):
+    """The same arithmetic with another intent: the values are this text's own."""
+
+
+@checked_keywords
+def freeze(
+    cache: ActivationCache,
+    site: Selector,
+    layers: Choice = None,
+    positions: Choice = None,
+    heads: Choice = None,
+    neurons: Choice = None,
+) -> Freeze:
+    """Hold a site at the values that a run of the same text had, whatever else is changed: what goes through it stays
+    as it was (Goldowsky-Dill et al. 2023, "path patching", holds attention patterns so).
+
+        _, own = model.run_with_cache(text, "pattern")
+        model(text, hooks=[wb.freeze(own, "pattern"), wb.zero("z", layers=9, heads=6)])
+    """
+    return Freeze(site, layers, positions, heads, neurons, cache=_checked(cache, "freeze"))
+
+
+def _checked(cache: object, name: str) -> ActivationCache:
     if not isinstance(cache, ActivationCache):
-        raise KindError(f"wb.patch takes a cache of another run first, not {type(cache).__name__}")
-    return Patch(site, layers, positions, heads, cache=cache)
+        raise KindError(f"wb.{name} takes a cache of another run first, not {type(cache).__name__}")
+    return cache

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import InterventionError
 from ..hooks import At, Columns, Hook, HookLike, apply, bind
 from ..sites import Site, Sites
-from ._base import axis_of
+from ._choice import POSITIONS, axis_of
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class When:
 
     def _only_there(self, hook: Hook) -> Hook:
         def hook_there(value: Tensor, at: At) -> Tensor | None:
-            axis = axis_of(at.site, ("pos", "query"))
+            axis = axis_of(at.site, POSITIONS)
             rows = self._concerned(at.columns, value.shape[axis])
             if not rows:
                 return None

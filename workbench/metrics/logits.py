@@ -10,18 +10,21 @@ from torch import Tensor
 
 from ..keywords import checked_keywords
 from ..tokenizer import Tokenizer
-from ._base import NO_ANSWER, Metric, PosLike, TokenLike, as_ids
+from ._answers import NO_ANSWER, TokenLike, as_ids
+from ._base import Metric, OfOnePosition, PosLike
 
 
 @dataclass(frozen=True)
-class Logit(Metric):
+class Logit(OfOnePosition):
     token: TokenLike
 
     @property
     def tokens(self) -> Sequence[TokenLike]:
         return (self.token,)
 
-    def score(self, picked: Float[Tensor, "row picked"], example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
+    def score(
+        self, picked: Float[Tensor, "row picked"], example: Int[Tensor, " row"], read: Int[Tensor, " row"]
+    ) -> Float[Tensor, " row"]:
         return _mean(picked, self.token, example)
 
     def resolved(self, tokenizer: Tokenizer | None) -> Metric:
@@ -29,7 +32,7 @@ class Logit(Metric):
 
 
 @dataclass(frozen=True)
-class LogitDiff(Metric):
+class LogitDiff(OfOnePosition):
     correct: TokenLike
     incorrect: TokenLike
 
@@ -37,7 +40,9 @@ class LogitDiff(Metric):
     def tokens(self) -> Sequence[TokenLike]:
         return (self.correct, self.incorrect)
 
-    def score(self, picked: Float[Tensor, "row picked"], example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
+    def score(
+        self, picked: Float[Tensor, "row picked"], example: Int[Tensor, " row"], read: Int[Tensor, " row"]
+    ) -> Float[Tensor, " row"]:
         n_correct = _n_answers(self.correct)
         correct, incorrect = picked[:, :n_correct], picked[:, n_correct:]
         return _mean(correct, self.correct, example) - _mean(incorrect, self.incorrect, example)

@@ -14,13 +14,14 @@ from torch import Tensor
 from ..errors import KindError, MetricError
 from ..keywords import checked_keywords
 from ..tokenizer import Tokenizer
-from ._base import NO_ANSWER, Metric, PosLike, TokenLike, as_ids, ids_of_each
+from ._answers import NO_ANSWER, TokenLike, as_ids, ids_of_each
+from ._base import Metric, OfOnePosition, PosLike
 
 Vocabulary = Float[Tensor, "row vocab"]
 
 
 @dataclass(frozen=True)
-class OfAnswers(Metric):
+class OfAnswers(OfOnePosition):
     """What a prediction says of some answers."""
 
     token: TokenLike
@@ -46,27 +47,60 @@ class OfAnswers(Metric):
 
 @dataclass(frozen=True)
 class LogProb(OfAnswers):
-    def score(self, picked: Vocabulary, example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
+    def score(
+        self, picked: Vocabulary, example: Int[Tensor, " row"], read: Int[Tensor, " row"]
+    ) -> Float[Tensor, " row"]:
         each, there = self.answers(picked.log_softmax(-1), example)
         return each.masked_fill(~there, float("-inf")).logsumexp(1)
 
 
 @dataclass(frozen=True)
 class Prob(LogProb):
-    def score(self, picked: Vocabulary, example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
-        return super().score(picked, example).exp()
+    def score(
+        self, picked: Vocabulary, example: Int[Tensor, " row"], read: Int[Tensor, " row"]
+    ) -> Float[Tensor, " row"]:
+        return super().score(picked, example, read).exp()
+
+
+@dataclass(frozen=True)
+class ProbDiff(OfOnePosition):
+    correct: TokenLike
+    incorrect: TokenLike
+
+    @property
+    def tokens(self) -> None:
+        return None
+
+    @property
+    def _sides(self) -> tuple[Prob, Prob]:
+        return Prob(self.pos, self.correct), Prob(self.pos, self.incorrect)
+
+    def ids(self, batch: int, n_vocab: int) -> None:
+        for side in self._sides:
+            side.ids(batch, n_vocab)
+
+    def resolved(self, tokenizer: Tokenizer | None) -> Metric:
+        return replace(self, correct=as_ids(self.correct, tokenizer), incorrect=as_ids(self.incorrect, tokenizer))
+
+    def score(
+        self, picked: Vocabulary, example: Int[Tensor, " row"], read: Int[Tensor, " row"]
+    ) -> Float[Tensor, " row"]:
+        correct, incorrect = (side.score(picked, example, read) for side in self._sides)
+        return correct - incorrect
 
 
 @dataclass(frozen=True)
 class Rank(OfAnswers):
-    def score(self, picked: Vocabulary, example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
+    def score(
+        self, picked: Vocabulary, example: Int[Tensor, " row"], read: Int[Tensor, " row"]
+    ) -> Float[Tensor, " row"]:
         each, there = self.answers(picked, example)
         best = each.masked_fill(~there, float("-inf")).amax(1, keepdim=True)
         return (picked > best).sum(1).float()
 
 
 @dataclass(frozen=True, eq=False)
-class KLFrom(Metric):
+class KLFrom(OfOnePosition):
     reference: Float[Tensor, "batch pos vocab"]
 
     @property
@@ -84,7 +118,9 @@ class KLFrom(Metric):
     def resolved(self, tokenizer: Tokenizer | None) -> Metric:
         return self
 
-    def score(self, picked: Vocabulary, example: Int[Tensor, " row"]) -> Float[Tensor, " row"]:
+    def score(
+        self, picked: Vocabulary, example: Int[Tensor, " row"], read: Int[Tensor, " row"]
+    ) -> Float[Tensor, " row"]:
         pos = self.positions(*self.reference.shape[:2]).to(example.device)
         expected = self.reference.to(picked.device)[example, pos[example]].float().log_softmax(-1)
         return (expected.exp() * (expected - picked.log_softmax(-1))).sum(-1)
@@ -100,6 +136,12 @@ def logprob(token: TokenLike, pos: PosLike = -1) -> Metric:
 def prob(token: TokenLike, pos: PosLike = -1) -> Metric:
     """p(token); of a set, of any of them."""
     return Prob(pos, token)
+
+
+@checked_keywords
+def prob_diff(correct: TokenLike, incorrect: TokenLike, pos: PosLike = -1) -> Metric:
+    """p(correct) - p(incorrect), each as in `prob` (for years, Hanna et al. 2023, section 2)."""
+    return ProbDiff(pos, correct, incorrect)
 
 
 @checked_keywords

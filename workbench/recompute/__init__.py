@@ -24,10 +24,10 @@ from torch import Tensor
 from ..model.transformer import Transformer
 from .changes import Change
 from .cone import ConePass
-from .record import Recorded, record
+from .record import Recorded, declared, record
 from .rows import Rows
 
-__all__ = ["Batch", "Change", "ConePass", "Recorded", "Rows", "recompute", "record"]
+__all__ = ["Batch", "Change", "ConePass", "Recorded", "Rows", "declared", "recompute", "record"]
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Batch:
     """Cells that go through the model together.
 
     changes: what they change, by the name of the site.
-    layer:   [cell example] where a cell's first change to an example lies; n_layers where it changes nothing.
-    first:   [cell example] the first column that it changes.
+    layer:   [cell example] where a cell's first change to an example lies: -1 at the embedding, n_layers at the end.
+    first:   [cell example] the first column that it changes; behind all where it changes nothing.
     """
 
     changes: Mapping[str, Change]
@@ -50,20 +50,20 @@ def recompute(
 ) -> tuple[Float[Tensor, "token 1 d_model"], Rows, int]:
     """The last stream of what the cells of a batch reach, up to each example's `last` column; which rows that is of;
     and how many tokens went through how many layers for it."""
-    x, work = recorded.streams[0].new_empty(0, 1, model.spec.d_model), 0
-    rows = _joining(recorded, batch, -1, last)  # before the first layer, nobody
-    for layer, block in enumerate(model.blocks):
+    work = 0
+    rows = _joining(recorded, batch, -1, last)
+    x = model.embed(rows.of_tokens(recorded.text.tokens)[:, None], ConePass(recorded, rows, batch.changes))
+    for layer, stream in enumerate(recorded.streams):
         if len(joining := _joining(recorded, batch, layer, last)):
-            x = torch.cat([x, joining.of_tokens(recorded.streams[layer])[:, None]])
-            rows = rows.and_(joining)
-        if len(rows):
-            x = block(x, ConePass(recorded, rows, batch.changes))
+            x, rows = torch.cat([x, joining.of_tokens(stream)[:, None]]), rows.and_(joining)
+        if layer < len(model.blocks) and len(rows):
+            x = model.blocks[layer](x, ConePass(recorded, rows, batch.changes))
             work += rows.n_tokens
     return x, rows, work
 
 
 def _joining(recorded: Recorded, batch: Batch, layer: int, last: Int[Tensor, " example"]) -> Rows:
-    """The rows whose first change lies in this layer."""
+    """The rows whose first change lies there."""
     cell, example = ((batch.layer == layer) & (batch.first <= last)).nonzero(as_tuple=True)
     column = torch.arange(recorded.n_columns, device=last.device)
     reached = (column >= batch.first[cell, example][:, None]) & (column <= last[example][:, None])

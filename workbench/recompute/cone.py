@@ -23,17 +23,24 @@ class ConePass(Pass):
     def __init__(self, recorded: Recorded, rows: Rows, changes: Mapping[str, Change]):
         super().__init__(rows.of_tokens(recorded.positions)[:, None], padded=True)
         self.lengths = (recorded.positions.amax(1) + 1)[rows.example[rows.row]]  # of the whole text, not of one token
-        self.recorded, self.rows, self.changes = recorded, rows, changes
+        self.recorded, self.rows = recorded, rows
+        self._changes = changes
 
     def __call__(self, site: Site, value: Tensor, settle: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        change = self.changes.get(site.name)
-        if change is None:
+        changes = self._at(site)
+        if not changes:
             return value
-        value = change.applied(value, self.rows)
+        for change in changes:
+            value = change.applied(value, self.rows)
         return value if settle is None else settle(value)
 
     def wants(self, *sites: Site) -> bool:
-        return any(site.name in self.changes for site in sites)
+        return any(self._at(site) for site in sites)
+
+    def _at(self, site: Site) -> tuple[Change, ...]:
+        """What the recorded run had changed already comes first."""
+        every, own = self.recorded.held.get(site.name, ()), self._changes.get(site.name)
+        return every if own is None else (*every, own)
 
     def attend(self, mixer: Mixer, q: Tensor, new: Kept) -> Tensor:
         mixer = cast(DotProduct, mixer)

@@ -24,10 +24,13 @@ class Reading(ABC):
 
     last: [example] the last column that it reads.
     base: [example] what it says of the recorded run.
+    of_token, of_row: how many numbers it computes for each token and each row of a cell.
     """
 
     last: Int[Tensor, " example"]
     base: Float[Tensor, " example"]
+    of_token: int = 0
+    of_row: int = 0
 
     @abstractmethod
     def of(
@@ -37,34 +40,47 @@ class Reading(ABC):
 
 
 class OfMetric(Reading):
-    """A metric that says which column it reads and perhaps which tokens: nothing else is computed."""
+    """A metric that says which columns it reads and perhaps which tokens: nothing else is computed."""
 
     def __init__(self, model: Transformer, recorded: Recorded, metric: Metric):
         self.model, self.recorded, self.metric = model, recorded, metric
-        n_examples, n_columns = recorded.n_examples, recorded.n_columns
-        self.last = metric.positions(n_examples, n_columns).to(recorded.positions.device)
+        n_examples, n_columns, device = recorded.n_examples, recorded.n_columns, recorded.positions.device
         ids = metric.ids(n_examples, model.spec.vocab_size)
-        self.ids = None if ids is None else ids.to(recorded.positions.device)
-        example = torch.arange(n_examples, device=self.last.device)
-        rows = Rows(example, example, example, self.last, torch.zeros_like(example))
-        self.base = self._scores(rows.of_tokens(recorded.streams[-1])[:, None], rows, {})
+        self.ids = None if ids is None else ids.to(device)
+        self.columns = metric.columns(n_examples, n_columns).to(device)
+        self.last = self.columns.amax(1)
+        self.of_row = 3 * self.columns.shape[1] * (model.spec.vocab_size if ids is None else ids.shape[1])
+        example, read = (self.columns >= 0).nonzero(as_tuple=True)
+        column = self.columns[example, read]
+        every = torch.arange(n_examples, device=device)
+        rows = Rows(every, every, example, column, torch.zeros_like(column))
+        self.each = torch.zeros(self.columns.shape, device=device)
+        self.each[example, read] = self._scores(rows.of_tokens(recorded.streams[-1])[:, None], rows, read, {})
+        self.base = self.each.sum(1)
 
     def of(
         self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: Mapping[str, Change], n_cells: int
     ) -> Values:
-        values = self.base.repeat(n_cells, 1)
-        ends = (rows.column == self.last[rows.example[rows.row]]).nonzero()[:, 0]
-        ending = Rows(rows.cell, rows.example, rows.row[ends], rows.column[ends], torch.zeros_like(ends))
-        values[rows.cell[ending.row], rows.example[ending.row]] = self._scores(x[ends], ending, changes)
-        return values
+        each = self.each.repeat(n_cells, 1, 1)
+        token, read = (self.columns[rows.example[rows.row]] == rows.column[:, None]).nonzero(as_tuple=True)
+        there = Rows(rows.cell, rows.example, rows.row[token], rows.column[token], torch.zeros_like(token))
+        cell, example = rows.cell[there.row], rows.example[there.row]
+        each[cell, example, read] = self._scores(x[token], there, read, changes)
+        return each.sum(2)
 
-    def _scores(self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: Mapping[str, Change]) -> Tensor:
-        """One for each of these tokens."""
+    def _scores(
+        self,
+        x: Float[Tensor, "token 1 d_model"],
+        rows: Rows,
+        read: Int[Tensor, " token"],
+        changes: Mapping[str, Change],
+    ) -> Float[Tensor, " token"]:
+        """What each of these tokens adds."""
         example = rows.example[rows.row]
         normed = self.model.ln_final(x, ConePass(self.recorded, rows, changes))[:, 0]
         unembedding = self.model.unembedding
         logits = unembedding(normed) if self.ids is None else unembedding.picked(normed, self.ids[example])
-        return self.metric.score(logits.float(), example)
+        return self.metric.score(logits.float(), example, read)
 
 
 class OfCallable(Reading):
@@ -72,6 +88,7 @@ class OfCallable(Reading):
 
     def __init__(self, model: Transformer, recorded: Recorded, metric: MetricLike):
         self.model, self.recorded, self.metric = model, recorded, metric
+        self.of_token = 2 * model.spec.vocab_size
         column = torch.arange(recorded.n_columns, device=recorded.positions.device)
         self.last = torch.where(recorded.real, column, -1).amax(1)
         example = torch.arange(recorded.n_examples, device=column.device)
@@ -98,6 +115,7 @@ class OfCallable(Reading):
 
 
 def reading_of(model: Transformer, recorded: Recorded, metric: MetricLike) -> Reading:
+    """metric: in columns of the recorded text, `Metric.of_texts`."""
     if isinstance(metric, Metric):
-        return OfMetric(model, recorded, metric.of_texts(recorded.real))
+        return OfMetric(model, recorded, metric)
     return OfCallable(model, recorded, metric)

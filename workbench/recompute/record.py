@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -10,13 +10,16 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..cache import ActivationCache
+from ..hooks import BoundHooks
 from ..inputs import Text
+from ..interventions import Intervention, Patch
 from ..model.dot_product import DotProduct, Keys, Values
 from ..model.memory import Kept, Nothing
 from ..model.pass_ import Pass
 from ..model.transformer import Transformer
 from ..recorder import CacheRecorder
 from ..sites import Site
+from .changes import Change, held
 
 
 class Keeping(Nothing):
@@ -39,12 +42,14 @@ class Recorded:
     streams: what enters each layer, and then the last stream.
     kept:    what each layer's attention kept of it.
     cache:   the values at the sites that were asked for.
+    held:    the interventions that it ran with, which the cells have too.
     """
 
     text: Text
     streams: tuple[Float[Tensor, "example column d_model"], ...]
     kept: dict[int, Kept]
     cache: ActivationCache
+    held: Mapping[str, tuple[Change, ...]]
     _expanded: dict[int, tuple[Keys, Values]] = field(default_factory=dict, repr=False)
 
     @property
@@ -71,11 +76,31 @@ class Recorded:
 
 
 @torch.no_grad()
-def record(model: Transformer, text: Text, sites: Sequence[Site] = ()) -> Recorded:
-    """Run a text and keep it."""
+def record(model: Transformer, text: Text, sites: Sequence[Site] = (), hooks: BoundHooks | None = None) -> Recorded:
+    """Run a text and keep it. Hooks that are functions count here, and cells know nothing of them: see `declared`."""
+    hooks = hooks or {}
     memory, recorder = Keeping(), CacheRecorder(sites, text, None, None, grad=False)
-    at = Pass(text.positions, padded=text.padded, memory=memory, recorder=recorder)
+    at = Pass(text.positions, padded=text.padded, memory=memory, recorder=recorder, hooks=hooks)
     streams = [model.embed(text.tokens, at)]
     for block in model.blocks:
         streams.append(block(streams[-1], at))
-    return Recorded(text, tuple(streams), memory.kept, recorder.cache(model, at.attended))
+    every = {
+        name: tuple(held(hook, model.sites.one(name), text) for hook in given if isinstance(hook, Intervention))
+        for name, given in hooks.items()
+    }
+    return Recorded(text, tuple(streams), memory.kept, recorder.cache(model, at.attended), every)
+
+
+def declared(hooks: BoundHooks, model: Transformer, text: Text) -> bool:
+    """Whether all that hooks do is written down beforehand, and none makes a query weigh what comes after it."""
+    pairs = [(model.sites.one(name), hook) for name, given in hooks.items() for hook in given]
+    return all(isinstance(hook, Intervention) and _looks_back(hook, site, text) for site, hook in pairs)
+
+
+def _looks_back(hook: Intervention, site: Site, text: Text) -> bool:
+    if site.axes[-2:] != ("query", "key") or not isinstance(hook, Patch):
+        return True
+    weighs = (hook.cache[site.name] != 0).any(1)
+    real, n_columns = text.positions >= 0, text.tokens.shape[1]
+    behind = torch.ones(n_columns, n_columns, dtype=torch.bool, device=real.device).tril()
+    return weighs.shape[1:] == behind.shape and not bool((weighs & ~(behind & real[:, None])).any())

@@ -2,241 +2,262 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TypeAlias
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from ..errors import InterventionError
+from ..errors import InterventionError, KindError
 from ..hooked import HookedTransformer
-from ..interventions._base import Choice, within
-from ..recompute import Batch, Change
+from ..inputs import Text
+from ..interventions._choice import HEADS, NEURONS, POSITIONS, Choice, within
+from ..metrics import Labels
+from ..recompute.changes import UNITS, among, n_units
 from ..sites import Site
+from .labels import columns_of_labels
 
-_COLUMNS = ("pos", "query")  # axes of positions
-_UNITS = ("head", "kv_head", "expert", "d_mlp")
+Selection: TypeAlias = Sequence[tuple[int, int]] | None
+Place: TypeAlias = int | str
+Masks: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Where:
+    """What a sweep is asked to range over. A selection of (layer, head) pairs is changed at once."""
+
+    over: Sequence[str] | None = None
+    layers: Choice = None
+    heads: Choice = None
+    neurons: Choice = None
+    positions: Choice | Mapping[str, Sequence[int]] = None
+    window: int = 1
+    selection: Selection = None
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Which layers, and within a layer which positions (of a pattern: queries), units (heads, neurons, experts) and
-    keys make a cell.
+    """Cells, each of which changes some layers, and in these some columns, units (heads, neurons, experts) and keys.
 
-    sites: one for each layer that is swept.
-    layer: [cell] index into `sites`; -1 where a cell is all of them at once.
-    pos, unit, key: [cell] number of the column, the unit and the key; -1 where a cell is all of those chosen.
-    positions, units: those that are chosen at all.
+    axes:    in the order asked for; places: the numbers (or names) on each, labels: how they are shown.
+    at:      [cell 4] which of the layers, columns, units and keys below.
+    layers:  [choice site]; columns: [choice example column], of queries in a pattern; units: [choice site unit];
+    keys:    [choice key].
     """
 
     site: str
     sites: tuple[Site, ...]
     axes: tuple[str, ...]
-    places: dict[str, tuple[int, ...]]
+    places: dict[str, tuple[Place, ...]]
     labels: dict[str, tuple[str, ...]]
-    layer: Int[Tensor, " cell"]
-    pos: Int[Tensor, " cell"]
-    unit: Int[Tensor, " cell"]
-    key: Int[Tensor, " cell"]
-    positions: Bool[Tensor, " column"]
-    units: Bool[Tensor, " unit"]
+    at: Int[Tensor, "cell 4"]
+    layers: Bool[Tensor, "choice site"]
+    columns: Bool[Tensor, "choice example column"]
+    units: Bool[Tensor, "choice site unit"]
+    keys: Bool[Tensor, "choice key"]
 
     @property
     def n_cells(self) -> int:
-        return len(self.layer)
+        return len(self.at)
 
     @property
     def shape(self) -> list[int]:
         return [len(self.places[axis]) for axis in self.axes]
 
+    @property
+    def has_keys(self) -> bool:
+        return self.sites[0].axes[-1] == "key"
 
-def grid_of(
-    model: HookedTransformer,
-    site: str,
-    over: Sequence[str] | None,
-    layers: Choice,
-    heads: Choice,
-    positions: Choice,
-    tokens: Tensor,
-) -> Grid:
-    """The grid that is asked for; InterventionError where the site has not got it."""
-    sites = _sites(model, site)
-    along = next(word for word in sites[0].axes if word in _COLUMNS)
-    unit_axis = next((word for word in sites[0].axes if word in _UNITS), None)
-    axes = _axes(site, sites[0], over)
-    if layers is not None:
-        wanted = within(layers, model.spec.n_layers, "layer")
-        sites = [found for found in sites if found.layer in wanted]
-    if len({(found.axes, found.sizes) for found in sites}) > 1:
-        raise InterventionError(f"{site!r} differs in shape from layer to layer; choose layers= that are alike")
-    n_columns, n_units = tokens.shape[1], _n_units(sites[0], unit_axis, heads)
-    columns = within(range(n_columns) if positions is None else positions, n_columns, "position")
-    units = within(range(n_units) if heads is None else heads, n_units, unit_axis or "head")
-    every = list(range(n_columns))
-    numbers = {"layer": [found.layer or 0 for found in sites], along: columns, unit_axis or "": units, "key": every}
-    places = {axis: tuple(numbers[axis]) for axis in axes}
-    labels = {axis: tuple(map(str, numbers[axis])) for axis in axes}
-    if model.tokenizer is not None and len(tokens) == 1:
-        pieces = model.to_str_tokens(tokens)
-        named = {along: columns, "key": every}
-        labels |= {axis: tuple(pieces[column] for column in named[axis]) for axis in axes if axis in named}
-    by_axis = numbers | {"layer": list(range(len(sites)))}
-    cells = torch.cartesian_prod(*[torch.tensor(by_axis[axis]) for axis in axes]).view(-1, len(axes)).t()
-    everything = torch.full((cells.shape[1],), -1)
-    cell = dict(zip(axes, cells, strict=True))
+
+def grid_of(model: HookedTransformer, site: str, where: Where, text: Text, named: Labels) -> Grid:
+    """The grid that is asked for; InterventionError where the site has not got it.
+
+    named: [example] positions by their label, where positions are given so."""
+    sites = sites_of(model, site)
+    along = next(word for word in sites[0].axes if word in POSITIONS)
+    unit_axis = next((word for word in sites[0].axes if word in UNITS), None)
+    possible = ["layer", *(word for word in sites[0].axes if word in (*POSITIONS, *UNITS, "key"))]
+    if isinstance(where.positions, Mapping):
+        possible[possible.index(along)] = along = "label"
+    axes = _axes(site, possible, where)
+    selected = None if where.selection is None else _selected(model, sites[0], where)
+    layers, sites = _layers(model, sites, where, selected)
+    columns, positions = _columns(where, text, named)
+    units, numbers = _units(sites, unit_axis, where) if selected is None else (_units_selected(sites, selected), [])
+    n_columns = text.tokens.shape[1]
+    keys = torch.eye(n_columns, dtype=torch.bool)
+    places: dict[str, tuple[Place, ...]] = {
+        "layer": tuple(layers),
+        along: positions,
+        unit_axis or "": tuple(numbers),
+        "key": tuple(range(n_columns)),
+    }
+    masks = {"layer": _layer_masks(sites, layers, where.window), along: columns, unit_axis or "": units, "key": keys}
+    kinds = ("layer", along, unit_axis or "", "key")
+    joint = {kind: mask if kind in axes else mask.any(0, keepdim=True) for kind, mask in masks.items()}
+    cells = _product({axis: len(places[axis]) for axis in axes})
     return Grid(
         site=site,
         sites=tuple(sites),
         axes=axes,
-        places=places,
-        labels=labels,
-        layer=cell.get("layer", everything),
-        pos=cell.get(along, everything),
-        unit=cell.get(unit_axis or "", everything),
-        key=cell.get("key", everything),
-        positions=_among(columns, n_columns),
-        units=_among(units, n_units),
+        places={axis: places[axis] for axis in axes},
+        labels=_shown(model, {axis: places[axis] for axis in axes}, text),
+        at=torch.stack([cells.get(kind, cells[""]) for kind in kinds], 1),
+        layers=joint["layer"],
+        columns=joint[along],
+        units=joint[unit_axis or ""],
+        keys=joint["key"],
     )
 
 
-def _sites(model: HookedTransformer, site: str) -> list[Site]:
-    swept = sorted({s.short.rpartition(".")[2] for s in model.sites if s.layer is not None})
+def grid_of_selections(model: HookedTransformer, site: str, selections: Sequence[Selection], text: Text) -> Grid:
+    """A cell for each selection."""
+    grids = [grid_of(model, site, Where(selection=selection), text, {}) for selection in selections]
+    sites = sites_of(model, site)
+    number = {found.name: index for index, found in enumerate(sites)}
+    units = torch.zeros(len(grids), len(sites), grids[0].units.shape[-1], dtype=torch.bool)
+    for index, grid in enumerate(grids):
+        units[index, [number[found.name] for found in grid.sites]] = grid.units[0]
+    every = torch.arange(len(grids))
+    none = torch.zeros_like(every)
+    return Grid(
+        site=site,
+        sites=tuple(sites),
+        axes=("selection",),
+        places={"selection": tuple(range(len(grids)))},
+        labels={"selection": tuple(map(str, range(len(grids))))},
+        at=torch.stack([every, none, every, none], 1),
+        layers=units.any(-1),
+        columns=grids[0].columns,
+        units=units,
+        keys=grids[0].keys,
+    )
+
+
+def sites_of(model: HookedTransformer, site: str) -> list[Site]:
+    """Of one kind, one in each layer that has it."""
     if not isinstance(site, str):
         raise InterventionError(f"a sweep is over one kind of site, such as 'resid_pre' or 'z'; {site!r} came")
-    found = [at for at in model.sites.select(site) if at.layer is not None]
-    if kinds := sorted({at.short for at in found[1:]} - {found[0].short} if found else ()):
+    found = model.sites.select(site)
+    if kinds := sorted({at.short for at in found[1:]} - {found[0].short}):
         raise InterventionError(f"{site!r} fits {found[0].short} and {kinds[0]}; a sweep is over one kind of site")
-    if not found:
-        raise InterventionError(f"{site!r} is in no layer; a sweep is over one of {', '.join(swept)}")
     return found
 
 
-def _axes(asked: str, site: Site, over: Sequence[str] | None) -> tuple[str, ...]:
-    """Layer x head (or another unit) where a site has these, otherwise layer x position; or what is asked for."""
-    possible = ("layer", *(word for word in site.axes if word in (*_COLUMNS, *_UNITS, "key")))
-    units = [word for word in possible if word in _UNITS]
-    if over is None:
-        return ("layer", *units) if units else ("layer", *[word for word in possible if word in _COLUMNS])
-    axes = tuple(over) if isinstance(over, (list, tuple)) else ()
-    if not axes or axes != tuple(axis for axis in possible if axis in axes):
-        raise InterventionError(f"{asked!r} is swept over some of {', '.join(possible)}, in this order; {over!r} came")
+def _axes(asked: str, possible: Sequence[str], where: Where) -> tuple[str, ...]:
+    """Layer x head (or another unit) where a site has these, otherwise layer x position; or what is asked for. A
+    selection says which layers and heads, and labels are an axis wherever they are given."""
+    if where.selection is not None:
+        possible = [word for word in possible if word not in ("layer", *UNITS)]
+    if where.over is None:
+        units = [word for word in possible if word in UNITS]
+        along = [word for word in possible if word == "label" or (word in POSITIONS and not units)]
+        along = [word for word in along if word == "label" or where.selection is None]
+        return tuple(word for word in possible if word in ("layer", *units, *along))
+    axes = tuple(where.over) if isinstance(where.over, (list, tuple)) else None
+    if axes is None or not set(axes) <= set(possible) or len(set(axes)) < len(axes):
+        beside = " beside a selection" if where.selection is not None else ""
+        raise InterventionError(f"{asked!r} is swept over some of {', '.join(possible)}{beside}; {where.over!r} came")
     return axes
 
 
-def _n_units(site: Site, unit_axis: str | None, heads: Choice) -> int:
-    if unit_axis is None:
-        if heads is not None:
-            raise InterventionError(f"{site.name} has no heads to choose from; leave heads out")
-        return 1
-    return site.sizes[site.axes.index(unit_axis)] or 1
+def _selected(model: HookedTransformer, site: Site, where: Where) -> list[tuple[int, int]]:
+    """The selection as (layer, unit), counted from the front."""
+    if where.layers is not None or where.heads is not None or where.neurons is not None or where.window != 1:
+        raise InterventionError("a selection says which layers and heads; leave layers, heads, neurons and window out")
+    unit_axis = next((word for word in site.axes if word in UNITS), None)
+    if unit_axis is None or site.layer is None:
+        raise InterventionError(f"{site.name} has no heads for a selection of (layer, head)")
+    given = where.selection
+    if not isinstance(given, Sequence) or not all(isinstance(pair, Sequence) and len(pair) == 2 for pair in given):
+        raise KindError(f"a selection is a list of pairs (layer, {unit_axis}); {given!r} came")
+    if not given:
+        raise InterventionError("an empty selection selects nothing")
+    layers, units = zip(*given, strict=True)
+    layers, units = within(layers, model.spec.n_layers, "layer"), within(units, n_units(site), unit_axis)
+    return list(zip(layers, units, strict=True))
 
 
-def _among(chosen: Sequence[int], size: int) -> Bool[Tensor, " size"]:
-    among = torch.zeros(size, dtype=torch.bool)
-    among[list(chosen)] = True
-    return among
+def _layers(
+    model: HookedTransformer, sites: list[Site], where: Where, selected: list[tuple[int, int]] | None
+) -> tuple[list[int], list[Site]]:
+    """The layers on the axis, and the sites that they need: with a window, those of other layers too."""
+    if isinstance(where.window, bool) or not isinstance(where.window, int) or where.window < 1:
+        raise KindError(f"window is {where.window!r}; how many layers are changed at a time, from 1 on, is wanted")
+    existing = [site.layer if site.layer is not None else 0 for site in sites]
+    if sites[0].layer is None and (where.layers is not None or where.window != 1):
+        raise InterventionError(f"{sites[0].name} is in no layer; leave layers and window out")
+    if selected is not None:
+        chosen = sorted({layer for layer, _ in selected})
+    else:
+        chosen = existing if where.layers is None else within(where.layers, model.spec.n_layers, "layer")
+    if lacking := [layer for layer in chosen if layer not in existing]:
+        raise InterventionError(f"layer {lacking[0]} has no {sites[0].short}")
+    needed = {layer for centre in chosen for layer in _around(centre, where.window)}
+    sites = [site for site, layer in zip(sites, existing, strict=True) if layer in needed]
+    if len({(found.axes, found.sizes) for found in sites}) > 1:
+        raise InterventionError(
+            f"{sites[0].short!r} differs in shape from layer to layer; choose layers= that are alike"
+        )
+    return chosen, sites
 
 
-@dataclass(frozen=True)
-class Planned:
-    """Where each cell first changes each example: layer (of the model; n_layers for nowhere) and column."""
-
-    layer: Int[Tensor, "cell example"]
-    first: Int[Tensor, "cell example"]
+def _around(layer: int, window: int) -> range:
+    """The window of layers around one, as Meng et al. 2022 take it: cut off at the first layer and the last."""
+    return range(layer - window // 2, layer - (-window // 2))
 
 
-def planned(
-    grid: Grid,
-    base: Mapping[str, Tensor],
-    new: Mapping[str, Tensor],
-    real: Bool[Tensor, "example column"],
-    n_layers: int,
-) -> Planned:
-    """From the values at the sites, as they were recorded and as they become: what is equal already changes nothing,
-    and neither does what stands where there is no token."""
-    n_examples, n_columns = len(next(iter(base.values()))), len(grid.positions)
-    layer = torch.full((grid.n_cells, n_examples), n_layers)
-    first = torch.full((grid.n_cells, n_examples), n_columns)
-    column = torch.arange(n_columns)
-    for index, site in enumerate(grid.sites):
-        cells = ((grid.layer == index) | (grid.layer == -1)).nonzero()[:, 0]
-        differs = _differs(site, base[site.name], new[site.name], len(grid.units)).cpu()
-        differs = differs & real.cpu()[..., None] & grid.positions[:, None] & grid.units
-        by_unit = torch.cat([differs.permute(2, 0, 1), differs.any(-1)[None]])  # the last: of any unit, as -1 asks
-        at_pos = (grid.pos[cells, None] == column) | (grid.pos[cells, None] == -1)
-        changed = by_unit[grid.unit[cells]] & at_pos[:, None]  # of a single key, perhaps too much
-        where = torch.where(changed.any(-1), changed.int().argmax(-1), n_columns)
-        earlier = (where < n_columns) & (layer[cells] == n_layers)
-        layer[cells] = torch.where(earlier, site.layer or 0, layer[cells])
-        first[cells] = torch.minimum(first[cells], where)
-    return Planned(layer, first)
+def _layer_masks(sites: list[Site], layers: list[int], window: int) -> Bool[Tensor, "choice site"]:
+    there = [site.layer if site.layer is not None else 0 for site in sites]
+    return torch.tensor([[layer in _around(centre, window) for layer in there] for centre in layers])
 
 
-def _differs(site: Site, base: Tensor, new: Tensor, n_units: int) -> Bool[Tensor, "example column unit"]:
-    differs = base != new
-    if "query" in site.axes:
-        differs = differs.transpose(1, 2)
-    return differs.reshape(*differs.shape[:2], n_units, -1).any(-1)
+def _units(
+    sites: list[Site], unit_axis: str | None, where: Where
+) -> tuple[Bool[Tensor, "choice site unit"], list[int]]:
+    """One choice for each unit that is swept, in every site; their numbers."""
+    size = n_units(sites[0])
+    for words, choice, name in ((HEADS, where.heads, "heads"), (NEURONS, where.neurons, "neurons")):
+        if choice is not None and unit_axis not in words:
+            raise InterventionError(f"{sites[0].name} has no {name} to choose from; leave {name} out")
+    choice = where.heads if where.heads is not None else where.neurons
+    numbers = list(range(size)) if choice is None else within(choice, size, unit_axis or "head")
+    masks = torch.stack([among([number], size) for number in numbers])
+    return masks[:, None].expand(-1, len(sites), -1), numbers
 
 
-def nowhere(grid: Grid, real: Bool[Tensor, "example column"]) -> Bool[Tensor, "cell example"]:
-    """Whether a cell is about a position (or a key) at which an example has no token."""
-    missing = ~real.cpu().t()
-    missing = torch.cat([missing, torch.zeros_like(missing[:1])])  # the last: of no single position, as -1 says
-    return missing[grid.pos] | missing[grid.key]
+def _units_selected(sites: list[Site], selected: list[tuple[int, int]]) -> Bool[Tensor, "1 site unit"]:
+    """Those of each layer that are selected, as one choice."""
+    size = n_units(sites[0])
+    return torch.stack([among([u for layer, u in selected if layer == site.layer], size) for site in sites])[None]
 
 
-class Room(NamedTuple):
-    """How many numbers fit into memory, and how many a token and a row of a cell take."""
-
-    total: int
-    of_token: int
-    of_row: int
-
-
-def batches(
-    grid: Grid, plan: Planned, new: Mapping[str, Tensor], last: Int[Tensor, " example"], room: Room
-) -> Iterator[tuple[Int[Tensor, " cell"], Batch]]:
-    """Cells that change something, as many at a time as there is room for; each with its numbers in the grid."""
-    n_tokens = (last.cpu() - plan.first + 1).clamp(min=0)
-    size = n_tokens.sum(1) * room.of_token + (n_tokens > 0).sum(1) * room.of_row
-    waiting = size.nonzero()[:, 0]
-    while len(waiting):
-        n_taken = max(1, int((size[waiting].cumsum(0) <= room.total).sum()))
-        cells, waiting = waiting[:n_taken], waiting[n_taken:]
-        yield cells, _batch(grid, plan, new, cells, last.device)
+def _columns(
+    where: Where, text: Text, named: Labels
+) -> tuple[Bool[Tensor, "choice example column"], tuple[Place, ...]]:
+    """One choice for each position that is swept, or label; their numbers or names."""
+    n_examples, n_columns = text.tokens.shape
+    if isinstance(where.positions, Mapping):
+        return columns_of_labels(named, text), tuple(named)
+    chosen = within(range(n_columns) if where.positions is None else where.positions, n_columns, "position")
+    masks = torch.stack([among([column], n_columns) for column in chosen])
+    return masks[:, None].expand(-1, n_examples, -1), tuple(chosen)
 
 
-def _batch(
-    grid: Grid, plan: Planned, new: Mapping[str, Tensor], cells: Int[Tensor, " cell"], device: torch.device
-) -> Batch:
-    n_examples, n_columns = len(next(iter(new.values()))), len(grid.positions)
-    pos, unit, layer = grid.pos[cells], grid.unit[cells], grid.layer[cells]
-    columns = grid.positions & ((pos[:, None] == torch.arange(n_columns)) | (pos[:, None] == -1))
-    units = grid.units & ((unit[:, None] == torch.arange(len(grid.units))) | (unit[:, None] == -1))
-    keys, changes = None, {}
-    if "key" in grid.axes:
-        keys = (grid.key[cells][:, None] == torch.arange(n_columns)).to(device)
-    for index, site in enumerate(grid.sites):
-        here = (layer == index) | (layer == -1)
-        if here.any():
-            mask = (columns & here[:, None])[:, None].expand(-1, n_examples, -1)
-            changes[site.name] = Change(site, new[site.name], mask.to(device), units.to(device), keys)
-    return Batch(changes, plan.layer[cells].to(device), plan.first[cells].to(device))
+def _product(sizes: Mapping[str, int]) -> dict[str, Int[Tensor, " cell"]]:
+    """Of each axis, the place of each cell; under no name, 0 for each."""
+    every = torch.cartesian_prod(*map(torch.arange, sizes.values())) if sizes else torch.zeros(1, 0, dtype=torch.long)
+    every = every.view(-1, len(sizes))
+    return {"": torch.zeros(len(every), dtype=torch.long), **dict(zip(sizes, every.t(), strict=True))}
 
 
-def region(grid: Grid, cell: int, site: Site, value: Float[Tensor, "..."]) -> Bool[Tensor, "..."]:
-    """Where a cell changes a value of shape [example column (unit) ...], as a mask that it broadcasts with."""
-    pos, unit = int(grid.pos[cell]), int(grid.unit[cell])
-    columns = grid.positions if pos == -1 else _among([pos], len(grid.positions))
-    units = grid.units if unit == -1 else _among([unit], len(grid.units))
-    by_axis: dict[str, Tensor] = {**dict.fromkeys(_COLUMNS, columns), **dict.fromkeys(_UNITS, units)}
-    if "key" in grid.axes:
-        by_axis["key"] = _among([int(grid.key[cell])], len(grid.positions))
-    mask = torch.ones([1] * value.ndim, dtype=torch.bool)
-    for axis, word in enumerate(site.axes):
-        if word in by_axis:
-            mask = mask & by_axis[word].view(-1, *[1] * (value.ndim - axis - 1))
-    return mask.to(value.device)
+def _shown(model: HookedTransformer, places: Mapping[str, tuple[Place, ...]], text: Text) -> dict[str, tuple[str, ...]]:
+    """Positions of a single text as its tokens; all else by number or name."""
+    shown = {axis: tuple(map(str, numbers)) for axis, numbers in places.items()}
+    if model.tokenizer is not None and len(text.tokens) == 1:
+        pieces = model.to_str_tokens(text.tokens)
+        named = {axis: numbers for axis, numbers in places.items() if axis in (*POSITIONS, "key")}
+        shown |= {axis: tuple(pieces[int(number)] for number in numbers) for axis, numbers in named.items()}
+    return shown

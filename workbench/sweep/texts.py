@@ -1,0 +1,53 @@
+"""The texts of a sweep, and its result."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..hooked import HookedTransformer
+from ..inputs import Text, TextLike, read_text
+from ..sweep_result import SweepResult, Work
+from .grid import Grid
+from .ways import Swept
+
+
+def read_one(model: HookedTransformer, given: TextLike, attention_mask: Tensor | None = None) -> Text:
+    mask = attention_mask if isinstance(given, Tensor) else None
+    return read_text(given, model.spec, model.tokenizer, model.device, mask)
+
+
+def read_pair(
+    model: HookedTransformer, clean: TextLike, corrupted: TextLike, attention_mask: Tensor | None
+) -> tuple[Text, Text]:
+    """Both, which fit each other."""
+    ours, theirs = read_one(model, clean, attention_mask), read_one(model, corrupted, attention_mask)
+    if len(ours.tokens) != len(theirs.tokens):
+        raise InputError(f"clean has {len(ours.tokens)} texts and corrupted {len(theirs.tokens)}; pairs are wanted")
+    lengths = [(text.positions >= 0).sum(1).tolist() for text in (ours, theirs)]
+    for pair, (a, b) in enumerate(zip(*lengths, strict=True)):
+        if a != b:
+            raise InputError(
+                f"pair {pair} has {a} tokens in clean and {b} in corrupted; patching wants pairs of equal length"
+            )
+    if ours.positions.shape != theirs.positions.shape or not torch.equal(ours.positions, theirs.positions):
+        raise InputError("clean and corrupted are padded differently; tokens that stand at the same place are wanted")
+    return ours, theirs
+
+
+def result_of(
+    model: HookedTransformer, text: Text, grid: Grid, done: Swept, clean: Tensor, corrupted: Tensor, direction: str
+) -> SweepResult:
+    return SweepResult(
+        values=done.values.t().reshape(-1, *grid.shape),
+        axes=grid.axes,
+        labels=grid.labels,
+        places=grid.places,
+        clean=clean,
+        corrupted=corrupted,
+        site=grid.site,
+        direction=direction,
+        unchanged=done.unchanged.reshape(grid.shape),
+        work=Work(done.computed, grid.n_cells * text.tokens.numel() * model.spec.n_layers),
+    )
