@@ -59,9 +59,9 @@ def thirds():
     return byte_level(more=[(two, three) for two in ENDINGS for three in "0123456789"], first=split)
 
 
-def sentencepiece(words=WANTED):
+def sentencepiece(words=WANTED, more=()):
     letters = [chr(code) for code in range(33, 127)]
-    merges = merges_of(words, "▁")
+    merges = [*merges_of(words, "▁"), *more]
     bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
     backend = tokenizers.Tokenizer(bpe(["▁", *letters, *bytes_], merges, byte_fallback=True))
     backend.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])

@@ -192,6 +192,12 @@ def test_how_many_pairs_ioi_has():
         tasks.ioi(tokenizer, corruption="abc")
 
 
+def test_a_name_that_is_joined_with_the_next_word():
+    joined = [(f"▁{name}", "▁and") for name in NAMES]
+    with pytest.raises(InputError, match=r"^this tokenizer joins ' \w+' with its neighbour in '.* and .* to'$"):
+        tasks.ioi(little.sentencepiece([*NAMES, "and"], joined))
+
+
 @pytest.mark.parametrize(
     ("keywords", "says"),
     [
