@@ -32,9 +32,9 @@ def pair(shared: int = 2):
     return clean, corrupted
 
 
-def naive(model, tokens, site, axes, metric, new, mask=None):
+def naive(model, tokens, site, axes, metric, new, mask=None, hooks=()):
     """[example, *axes]: a whole forward for each cell, with one hook that puts the new values in."""
-    sites = [found for found in model.sites.select(site) if found.layer is not None]
+    sites = model.sites.select(site)
     sizes = {"layer": len(sites), "key": N_POS}
     sizes |= {word: size or N_POS for word, size in zip(sites[0].axes, sites[0].sizes, strict=True)}
     cells = []
@@ -47,9 +47,10 @@ def naive(model, tokens, site, axes, metric, new, mask=None):
             return value
 
         swept = [sites[at["layer"]]] if "layer" in at else sites
-        logits = model.run_with_hooks(tokens, [(found.name, edit) for found in swept], attention_mask=mask)
+        edits = [(found.name, edit) for found in swept]
+        logits = model.run_with_hooks(tokens, [*hooks, *edits], attention_mask=mask)
         cells.append(torch.as_tensor(metric(logits)))
-    return torch.stack(cells, 1).unflatten(1, [sizes[axis] for axis in axes])
+    return torch.stack(cells, 1).reshape(len(tokens), *[sizes[axis] for axis in axes])
 
 
 def close(ours, theirs):
@@ -59,15 +60,14 @@ def close(ours, theirs):
 
 
 def some_sweep(model, data):
-    """A kind of site that layers have, and axes for it."""
-    short = data.draw(st.sampled_from(sorted({site.short for site in model.sites if site.layer is not None})))
-    first, *others = [site for site in model.sites.select(short) if site.layer is not None]
+    """A kind of site, and axes for it, in some order."""
+    short = data.draw(st.sampled_from(sorted({site.short for site in model.sites})))
+    first, *others = model.sites.select(short)
     assume(all(other.sizes == first.sizes for other in others))
-    possible = [
-        word for word in ("layer", *first.axes) if word in ("layer", "pos", "head", "kv_head", "expert", "query")
-    ]
-    axes = data.draw(st.sets(st.sampled_from(possible), min_size=1))
-    return short, tuple(axis for axis in possible if axis in axes)
+    possible = ["layer"] if first.layer is not None else []
+    possible += [word for word in first.axes if word in ("pos", "head", "kv_head", "expert", "query")]
+    axes = data.draw(st.sets(st.sampled_from(possible), min_size=first.layer is not None))
+    return short, tuple(data.draw(st.permutations(sorted(axes))))
 
 
 @given(specs(adds=False), st.data())

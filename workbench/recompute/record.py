@@ -84,6 +84,8 @@ def record(model: Transformer, text: Text, sites: Sequence[Site] = (), hooks: Bo
     streams = [model.embed(text.tokens, at)]
     for block in model.blocks:
         streams.append(block(streams[-1], at))
+    if any(site in model.ln_final.sites for site in sites):
+        model.ln_final(streams[-1], at)
     every = {
         name: tuple(held(hook, model.sites.one(name), text) for hook in given if isinstance(hook, Intervention))
         for name, given in hooks.items()
@@ -98,7 +100,8 @@ def declared(hooks: BoundHooks, model: Transformer, text: Text) -> bool:
 
 
 def _looks_back(hook: Intervention, site: Site, text: Text) -> bool:
-    if site.axes[-2:] != ("query", "key") or not isinstance(hook, Patch):
+    """A pattern is taken as it is given; scores are masked after any hook."""
+    if not site.name.endswith("hook_pattern") or not isinstance(hook, Patch):
         return True
     weighs = (hook.cache[site.name] != 0).any(1)
     real, n_columns = text.positions >= 0, text.tokens.shape[1]

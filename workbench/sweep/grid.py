@@ -248,9 +248,8 @@ def _columns(
 
 def _product(sizes: Mapping[str, int]) -> dict[str, Int[Tensor, " cell"]]:
     """Of each axis, the place of each cell; under no name, 0 for each."""
-    every = torch.cartesian_prod(*map(torch.arange, sizes.values())) if sizes else torch.zeros(1, 0, dtype=torch.long)
-    every = every.view(-1, len(sizes))
-    return {"": torch.zeros(len(every), dtype=torch.long), **dict(zip(sizes, every.t(), strict=True))}
+    every = torch.cartesian_prod(torch.zeros(1, dtype=torch.long), *map(torch.arange, sizes.values()))
+    return dict(zip(("", *sizes), every.view(-1, 1 + len(sizes)).t(), strict=True))
 
 
 def _shown(model: HookedTransformer, places: Mapping[str, tuple[Place, ...]], text: Text) -> dict[str, tuple[str, ...]]:

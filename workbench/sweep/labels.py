@@ -30,7 +30,9 @@ def _of_each(label: str, given: object, text: Text) -> Tensor:
     try:
         numbers = [given] * len(lengths) if isinstance(given, int) else list(given)  # type: ignore[call-overload]
     except TypeError:
-        raise KindError(f"label {label!r} is a position for each example; {given!r} came") from None
+        numbers = None
+    if numbers is None or isinstance(given, str):
+        raise KindError(f"label {label!r} is a position for each example; {given!r} came")
     if len(numbers) != len(lengths):
         raise InterventionError(
             f"label {label!r} has {count(len(numbers), 'position')} for {count(len(lengths), 'example')}"
