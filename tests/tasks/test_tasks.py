@@ -18,7 +18,9 @@ from workbench import tasks
 from workbench.errors import InputError, KindError
 from workbench.tasks.capitals import CAPITALS
 from workbench.tasks.greater_than import NOUNS
+from workbench.tasks.induction import WORDS
 from workbench.tasks.ioi import NAMES, OBJECTS, PLACES, TEMPLATES
+from workbench.tokenizer import Tokenizer
 
 TOKENIZERS = {
     "two digits": little.byte_level(),
@@ -118,6 +120,8 @@ def test_a_tokenizer_is_wanted(task, smollm):
     ending.backend.post_processor = processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
     with pytest.raises(InputError, match=r"ends each text with '</s>', which no answer follows"):
         task(ending)
+    gpt2 = Tokenizer(little.byte_level().backend, 0, 0, adds_bos=True)  # whose BOS is its end of text
+    assert task(gpt2, n=4) == task(TOKENIZERS["two digits, BOS"], n=4)
 
 
 @by_task
@@ -130,6 +134,11 @@ def test_words_that_are_not_single_tokens(task, unknown):
         return
     with pytest.raises(InputError, match="neither one token nor one each" if task is tasks.greater_than else says):
         task(tokenizer)
+
+
+def test_no_word_is_there_twice():
+    for words in (NAMES, WORDS, NOUNS, PLACES, OBJECTS, TEMPLATES, CAPITALS.values()):
+        assert len({word.casefold() for word in words}) == len(words)
 
 
 # ---- indirect object identification --------------------------------------------------------------------

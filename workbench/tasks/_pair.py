@@ -65,18 +65,14 @@ def single(tokenizer: Tokenizer, text: str) -> int | None:
 
 
 def singles(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
-    """The texts that are one token each, none of them that of an earlier text."""
-    found: dict[int, str] = {}
-    for text in texts:
-        if (token := single(tokenizer, text)) is not None:
-            found.setdefault(token, text)
-    return list(found.values())
+    """The texts that are one token each."""
+    return [text for text in texts if single(tokenizer, text) is not None]
 
 
 def goes_on(tokenizer: Tokenizer, text: str, pieces: Sequence[str]) -> bool:
     """Whether each of these pieces is one token where they follow a text."""
     ids = [single(tokenizer, piece) for piece in pieces]
-    return None not in ids and tokenizer.encode(text + "".join(pieces)) == [*tokenizer.encode(text), *ids]
+    return tokenizer.encode(text + "".join(pieces)) == [*tokenizer.encode(text), *ids]
 
 
 def single_words(tokenizer: Tokenizer, words: Sequence[str], noun: str, least: int) -> list[str]:

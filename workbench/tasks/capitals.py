@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ _CAPITALS = """
     Vietnam: Hanoi, Zambia: Lusaka, Zimbabwe: Harare, the Czech Republic: Prague, the Netherlands: Amsterdam,
     the Philippines: Manila, the United Kingdom: London, the United States: Washington
 """
-CAPITALS = dict(line.strip().split(": ") for line in _CAPITALS.split(","))
+CAPITALS: dict[str, str] = dict(re.findall(r"(\w[\w ]*): (\w+)", _CAPITALS))
 
 
 class Choice(NamedTuple):

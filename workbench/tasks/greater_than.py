@@ -49,7 +49,7 @@ def greater_than(tokenizer: Tokenizer, n: int = 32, seed: int = 0) -> Pairs:
     XXYY, XX 11 to 17 and YY 02 to 98, where they split into XX and YY. Correct answers are the two digits above YY,
     incorrect ones those up to YY.
 
-    Where each digit is a token (Llama, SmolLM2) the answer is the next digit, the tens. Correct are the digits above
+    Where each digit is a token (Llama 2, SmolLM2) the answer is the next digit, the tens. Correct are the digits above
     the start year's tens, incorrect those below; the same one is left out, since the units decide about it. Tens are 1
     to 8, so that there are some of both.
 
