@@ -96,7 +96,7 @@ class Attention(DotProduct):
     def b_O(self) -> Float[Tensor, " d_model"]:
         return self.o.bias_or_zeros()
 
-    def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
+    def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "onward pos d_model"]:
         return self.o(rearrange(self.mixed(x, at), "batch pos head d_head -> batch pos (head d_head)"))
 
     def project(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> tuple[Queries, Kept]:

@@ -35,6 +35,7 @@ from .norms import NoNorm, build_norm
 from .pass_ import Pass
 
 Stream: TypeAlias = Float[Tensor, "batch pos d_model"]
+Onward: TypeAlias = Float[Tensor, "onward pos d_model"]  # of the rows that `Pass.onward` leaves: all, in any plain run
 
 
 class Block(Component):
@@ -62,7 +63,7 @@ class Block(Component):
         self.streams = {"pre": self.hook_resid_pre}
         self.writes = {"attn_out": self.hook_attn_out}
 
-    def attn_write(self, x: Stream, at: Pass) -> Stream:
+    def attn_write(self, x: Stream, at: Pass) -> Onward:
         """What attention adds to the stream that it reads."""
         read = at(self.hook_attn_in, x)
         return at(self.hook_attn_out, self.ln1_post(self.attn(self.ln1(read, at), at), at))
@@ -80,9 +81,9 @@ class AttentionOnlyBlock(Block):
         super().__init__(spec, d_model, place)
         self.sites = (self.hook_resid_pre, *self.attn_sites, self.hook_resid_post)
 
-    def forward(self, x: Stream, at: Pass) -> Stream:
+    def forward(self, x: Stream, at: Pass) -> Onward:
         x = at(self.hook_resid_pre, x)
-        return at(self.hook_resid_post, x + self.attn_write(x, at))
+        return at(self.hook_resid_post, at.onward(x) + self.attn_write(x, at))
 
 
 class TwoPartBlock(Block):
@@ -133,9 +134,9 @@ class PreNormBlock(SequentialBlock):
         first_half, second_half = (self.hook_resid_pre, *self.attn_sites), (self.hook_resid_mid, *self.mlp_sites)
         self.sites = (*first_half, *second_half, self.hook_resid_post)
 
-    def forward(self, x: Stream, at: Pass) -> Stream:
+    def forward(self, x: Stream, at: Pass) -> Onward:
         x = at(self.hook_resid_pre, x)
-        x = at(self.hook_resid_mid, x + self.attn_write(x, at))
+        x = at(self.hook_resid_mid, at.onward(x) + self.attn_write(x, at))
         return at(self.hook_resid_post, x + self.mlp_write(x, at))
 
 
@@ -148,9 +149,10 @@ class ParallelBlock(TwoPartBlock):
         super().__init__(spec, d_model, place)
         self.sites = (self.hook_resid_pre, *self.attn_sites, *self.mlp_sites, self.hook_resid_post)
 
-    def forward(self, x: Stream, at: Pass) -> Stream:
+    def forward(self, x: Stream, at: Pass) -> Onward:
         x = at(self.hook_resid_pre, x)
-        return at(self.hook_resid_post, x + self.attn_write(x, at) + self.mlp_write(x, at))
+        attn_out, x = self.attn_write(x, at), at.onward(x)
+        return at(self.hook_resid_post, x + attn_out + self.mlp_write(x, at))
 
 
 class SharedNormParallelBlock(ParallelBlock):
@@ -174,12 +176,12 @@ class PostNormBlock(SequentialBlock):
         first_half = (self.hook_resid_pre, *self.attn_sites, *self.ln1.sites, self.hook_resid_mid)
         self.sites = (*first_half, *self.mlp_sites, *self.ln2.sites, self.hook_resid_post)
 
-    def forward(self, x: Stream, at: Pass) -> Stream:
+    def forward(self, x: Stream, at: Pass) -> Onward:
         x = at(self.hook_resid_pre, x)
-        x = at(self.hook_resid_mid, self.ln1(x + self.attn_write(x, at), at))
+        x = at(self.hook_resid_mid, self.ln1(at.onward(x) + self.attn_write(x, at), at))
         return at(self.hook_resid_post, self.ln2(x + self.mlp_write(x, at), at))
 
-    def attn_write(self, x: Stream, at: Pass) -> Stream:
+    def attn_write(self, x: Stream, at: Pass) -> Onward:
         return at(self.hook_attn_out, self.attn(at(self.hook_attn_in, x), at))
 
     def mlp_write(self, x: Stream, at: Pass) -> Stream:

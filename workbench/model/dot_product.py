@@ -82,7 +82,7 @@ class DotProduct(Component):
     @abstractmethod
     def keys_and_values(self, kept: Kept) -> tuple[Keys, Values]: ...
 
-    def mixed(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Z:
+    def mixed(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "onward query head d_value"]:
         """What each head gathers from the positions that it sees."""
         q, new = self.project(x, at)
         return at(self.hook_z, at.attend(self, q, new))

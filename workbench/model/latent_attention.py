@@ -149,7 +149,7 @@ class LatentAttention(DotProduct):
     def b_O(self) -> Float[Tensor, " d_model"]:
         return self.o.bias_or_zeros()
 
-    def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "batch pos d_model"]:
+    def forward(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> Float[Tensor, "onward pos d_model"]:
         return self.o(rearrange(self.mixed(x, at), "batch pos head d -> batch pos (head d)"))
 
     def project(self, x: Float[Tensor, "batch pos d_model"], at: Pass) -> tuple[Queries, Kept]:

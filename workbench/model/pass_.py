@@ -160,6 +160,10 @@ class Pass:
             self._shared[key] = make()
         return self._shared[key]
 
+    def onward(self, x: Tensor) -> Tensor:
+        """Of a stream that attention reads, the rows that head outputs are for: all, unless fewer are wanted."""
+        return x
+
     def attend(self, mixer: Mixer, q: Tensor, new: Kept) -> Tensor:
         """Head outputs of one layer; its attention is left in `attended`."""
         key_pos, kept = self.memory.extend(mixer.layer, self.positions, new, mixer.window)

@@ -9,7 +9,8 @@ were recorded. That holds whatever is changed, as long as it is written down bef
 
 How it goes. One run is recorded (`record`). Each cell, which is a change to try, makes a row of every example that it
 changes at all; rows of many cells are packed (`rows`) and go through the layers together (`cone`), each joining at the
-layer of its change, from the recorded stream there.
+layer of its change, from the recorded stream there. In the last layer only the columns that are read need more than
+keys and values.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..model.transformer import Transformer
@@ -46,18 +47,20 @@ class Batch:
 
 @torch.no_grad()
 def recompute(
-    model: Transformer, recorded: Recorded, batch: Batch, last: Int[Tensor, " example"]
+    model: Transformer, recorded: Recorded, batch: Batch, read: Bool[Tensor, "example column"]
 ) -> tuple[Float[Tensor, "token 1 d_model"], Rows, int]:
-    """The last stream of what the cells of a batch reach, up to each example's `last` column; which rows that is of;
-    and how many tokens went through how many layers for it."""
-    work = 0
+    """The last stream of what the cells of a batch reach, at the columns that are read; which rows that is of; and how
+    many tokens went through how many layers for it."""
+    work, n_layers = 0, len(model.blocks)
+    last = torch.where(read, torch.arange(recorded.n_columns, device=read.device), -1).amax(1)
     rows = _joining(recorded, batch, -1, last)
     x = model.embed(rows.of_tokens(recorded.text.tokens)[:, None], ConePass(recorded, rows, batch.changes))
     for layer, stream in enumerate(recorded.streams):
         if len(joining := _joining(recorded, batch, layer, last)):
             x, rows = torch.cat([x, joining.of_tokens(stream)[:, None]]), rows.and_(joining)
-        if layer < len(model.blocks) and len(rows):
-            x = model.blocks[layer](x, ConePass(recorded, rows, batch.changes))
+        if layer < n_layers and len(rows):
+            at = ConePass(recorded, rows, batch.changes, read if layer == n_layers - 1 else None)
+            x, rows = model.blocks[layer](x, at), at.rows
             work += rows.n_tokens
     return x, rows, work
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
+from jaxtyping import Bool
 from torch import Tensor
 
 from ..model.dot_product import DotProduct
@@ -18,13 +19,24 @@ from .rows import Rows
 
 
 class ConePass(Pass):
-    """Of one layer, since rows join between layers. What it fires at a site is what the cells change there."""
+    """Of one layer, since rows join between layers. What it fires at a site is what the cells change there.
 
-    def __init__(self, recorded: Recorded, rows: Rows, changes: Mapping[str, Change]):
+    read: [example column] which columns of the stream behind this layer anybody reads; None for all. The others are
+    there for their keys and values only, and end with them.
+    """
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        rows: Rows,
+        changes: Mapping[str, Change],
+        read: Bool[Tensor, "example column"] | None = None,
+    ):
         super().__init__(rows.of_tokens(recorded.positions)[:, None], padded=True)
         self.lengths = (recorded.positions.amax(1) + 1)[rows.example[rows.row]]  # of the whole text, not of one token
         self.recorded, self.rows = recorded, rows
         self._changes = changes
+        self._onward = None if read is None else rows.of_tokens(read).nonzero()[:, 0]
 
     def __call__(self, site: Site, value: Tensor, settle: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         changes = self._at(site)
@@ -42,10 +54,15 @@ class ConePass(Pass):
         every, own = self.recorded.held.get(site.name, ()), self._changes.get(site.name)
         return every if own is None else (*every, own)
 
+    def onward(self, x: Tensor) -> Tensor:
+        return x if self._onward is None else x[self._onward]
+
     def attend(self, mixer: Mixer, q: Tensor, new: Kept) -> Tensor:
         mixer = cast(DotProduct, mixer)
         keys_and_values = zip(self.recorded.keys_and_values(mixer), mixer.keys_and_values(new), strict=True)
         k, v = (self.rows.over(recorded, packed) for recorded, packed in keys_and_values)
+        if self._onward is not None:
+            q, self.rows = q[self._onward], self.rows.only(self._onward)
         visible = Visibility(
             self.rows.positions(self.recorded.positions), self.recorded.positions[self.rows.example], mixer.window
         )

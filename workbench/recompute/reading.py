@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from ..metrics import Metric, MetricLike, measure
@@ -22,15 +22,19 @@ Values = Float[Tensor, "cell example"]
 class Reading(ABC):
     """A metric at work on one recorded run.
 
-    last: [example] the last column that it reads.
+    read: [example column] the columns that it reads; last: [example] the last of them.
     base: [example] what it says of the recorded run.
     of_token, of_row: how many numbers it computes for each token and each row of a cell.
     """
 
-    last: Int[Tensor, " example"]
+    read: Bool[Tensor, "example column"]
     base: Float[Tensor, " example"]
     of_token: int = 0
     of_row: int = 0
+
+    @property
+    def last(self) -> Int[Tensor, " example"]:
+        return torch.where(self.read, torch.arange(self.read.shape[1], device=self.read.device), -1).amax(1)
 
     @abstractmethod
     def of(
@@ -48,7 +52,7 @@ class OfMetric(Reading):
         ids = metric.ids(n_examples, model.spec.vocab_size)
         self.ids = None if ids is None else ids.to(device)
         self.columns = metric.columns(n_examples, n_columns).to(device)
-        self.last = self.columns.amax(1)
+        self.read = (self.columns[..., None] == torch.arange(n_columns, device=device)).any(1)
         self.of_row = 3 * self.columns.shape[1] * (model.spec.vocab_size if ids is None else ids.shape[1])
         example, read = (self.columns >= 0).nonzero(as_tuple=True)
         column = self.columns[example, read]
@@ -89,24 +93,22 @@ class OfCallable(Reading):
     def __init__(self, model: Transformer, recorded: Recorded, metric: MetricLike):
         self.model, self.recorded, self.metric = model, recorded, metric
         self.of_token = 2 * model.spec.vocab_size
-        column = torch.arange(recorded.n_columns, device=recorded.positions.device)
-        self.last = torch.where(recorded.real, column, -1).amax(1)
-        example = torch.arange(recorded.n_examples, device=column.device)
+        self.read = recorded.real
+        example = torch.arange(recorded.n_examples, device=recorded.positions.device)
         every = Rows.reached(example, example, torch.ones_like(recorded.real))
         self.logits = self._logits(every.of_tokens(recorded.streams[-1])[:, None], every, {})
         self.logits = self.logits.view(recorded.n_examples, recorded.n_columns, -1)
-        self.base = measure(metric, self.logits.clone()).to(column.device)
+        self.base = measure(metric, self.logits.clone()).to(example.device)
 
     def of(
         self, x: Float[Tensor, "token 1 d_model"], rows: Rows, changes: Mapping[str, Change], n_cells: int
     ) -> Values:
         values = self.base.repeat(n_cells, 1)
-        cell, example = rows.cell[rows.row], rows.example[rows.row]
+        cell, example, new = rows.cell[rows.row], rows.example[rows.row], self._logits(x, rows, changes)
         for number in rows.cell.unique().tolist():
             here = (cell == number).nonzero()[:, 0]
-            part = Rows(rows.cell, rows.example, rows.row[here], rows.column[here], rows.slot[here])
-            logits = self.logits.clone()
-            logits[example[here], rows.column[here]] = self._logits(x[here], part, changes)
+            logits = self.logits.clone()  # the metric may write into what it is given
+            logits[example[here], rows.column[here]] = new[here]
             values[number] = measure(self.metric, logits).to(values.device)
         return values
 

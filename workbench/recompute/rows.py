@@ -45,6 +45,12 @@ class Rows:
             torch.cat([self.slot, others.slot]),
         )
 
+    def only(self, tokens: Int[Tensor, " some"]) -> Rows:
+        """Some of the tokens, in their order."""
+        row = self.row[tokens]
+        slot = torch.arange(len(row), device=row.device) - torch.searchsorted(row, row)  # rows stand in order
+        return Rows(self.cell, self.example, row, self.column[tokens], slot)
+
     def __len__(self) -> int:
         return len(self.cell)
 

@@ -125,7 +125,7 @@ class Cone(Way):
         assert reading is not None
         room = _room(self.model, recorded.text, reading, self.memory)
         for cells, batch in batches(grid, plan, becomes, reading.last, room):
-            x, rows, work = recompute(self.model, recorded, batch, reading.last)
+            x, rows, work = recompute(self.model, recorded, batch, reading.read)
             yield cells, reading.of(x, rows, batch.changes, len(cells)), work
 
 
