@@ -286,6 +286,11 @@ def test_years_that_split_otherwise_are_left_out():
         tasks.greater_than(tokenizer, 10**6)
 
 
+def test_how_many_years_of_single_digits():
+    with pytest.raises(InputError, match=f"; {len(NOUNS) * 7 * 80} different pairs"):
+        tasks.greater_than(TOKENIZERS["single digits"], 10**6)
+
+
 def test_digits_in_threes_have_no_form():
     with pytest.raises(InputError, match=r"neither one token nor one each for this tokenizer: .*' ', '173', '2'$"):
         tasks.greater_than(little.thirds())
@@ -344,6 +349,23 @@ def test_induction_with_every_word_there_is():
     assert set(pairs.clean) == {f" {a} {b} {a}" for a, b in permutations(["cat", "dog", "tree"], 2)}
     with pytest.raises(InputError, match="n is 7; 6 different pairs"):
         tasks.induction(tokenizer, 7, length=2)
+
+
+def test_words_that_are_joined_out_of_sight_of_the_labels():
+    pair = sys.modules["workbench.tasks.induction"]._pair
+    choice = ("cat", "dog", "tree", "sun", "sea")
+    assert pair(choice, "", little.sentencepiece()).clean == "cat dog tree sun cat dog tree"
+    joined = little.sentencepiece(more=[("▁cat", "▁dog")])
+    with pytest.raises(InputError, match="does not read each word of 'cat dog tree sun cat dog tree' as one token"):
+        pair(choice, "", joined)
+
+
+def test_a_text_starts_with_a_space_only_where_it_must():
+    words = ["cat", "dog", "tree", "sun"]
+    starts = {"byte_level": " ", "sentencepiece": "", "whole_words": ""}
+    for kind, start in starts.items():
+        (text,) = tasks.induction(getattr(little, kind)(words), n=1, length=3).clean
+        assert text[: len(text) - len(text.lstrip())] == start
 
 
 def test_words_that_start_a_text_otherwise():
