@@ -52,13 +52,22 @@ def compare(
 
 def seconds(run: Callable[[], object]) -> float:
     gc.collect()
+    _settle()
     start = time.perf_counter()
     result = run()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
+    _settle()
     taken = time.perf_counter() - start
     del result
     return taken
+
+
+def _settle() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def machine() -> dict[str, str | int]:
+    return {"python": platform.python_version(), "torch": torch.__version__, "threads": torch.get_num_threads()}
 
 
 def report(rows: list[Row], path: Path | None) -> None:
@@ -71,5 +80,4 @@ def report(rows: list[Row], path: Path | None) -> None:
             f"{row.ratio:6.2f} {row.target:7.2f}{mark}"
         )
     if path is not None:
-        machine = {"python": platform.python_version(), "torch": torch.__version__, "threads": torch.get_num_threads()}
-        path.write_text(json.dumps({"machine": machine, "rows": [asdict(row) for row in rows]}, indent=1))
+        path.write_text(json.dumps({"machine": machine(), "rows": [asdict(row) for row in rows]}, indent=1))
