@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import errors
+from . import errors, tasks
 from .arithmetic import costs
 from .cache import ActivationCache
 from .hooked import HookedTransformer
@@ -85,6 +85,7 @@ __all__ = [
     "scale",
     "site_name",
     "steer",
+    "tasks",
     "zero",
 ]
 
