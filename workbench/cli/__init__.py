@@ -1,4 +1,4 @@
-"""The command line: `workbench demo`, `info`, `generate`, `fetch`, `check-family`.
+"""The command line: `workbench demo`, `info`, `generate`, `patch`, `ablate`, `fetch`, `check-family`.
 
 What a person got wrong is one sentence on the error stream and exit code 2, never a traceback.
 """
@@ -11,11 +11,13 @@ from typing import NoReturn
 import typer
 
 from ..errors import WorkbenchError
+from .ablate import ablate
 from .check_family import check_family
 from .demo import demo
 from .fetch import fetch
 from .generate import generate
 from .info import info
+from .patch import patch
 
 app = typer.Typer(
     help="A mechanistic-interpretability workbench.",
@@ -23,7 +25,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, info, generate, fetch, check_family):
+for command in (demo, info, generate, patch, ablate, fetch, check_family):
     app.command(command.__name__.replace("_", "-"))(command)
 
 
