@@ -145,6 +145,11 @@ def test_json_lines(tmp_path, content):
     assert read(tmp_path, content, "jsonl") == ONE
 
 
+def test_endings_in_capitals(tmp_path):
+    assert read(tmp_path, f"{HEADER}\n{ROW}", "CSV") == ONE
+    assert read(tmp_path, jsonl(OBJECT), "JSONL") == ONE
+
+
 def test_bos_and_labels_are_the_tokenizers(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(f"{HEADER},label: who\n{ROW},2\n")

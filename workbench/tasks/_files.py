@@ -64,7 +64,7 @@ def _is_csv(path: Path) -> bool:
 
 def _to_csv(pairs: Sequence[Pair], measure: str) -> str:
     names = list(pairs[0].labels)
-    file = io.StringIO(newline="")
+    file = io.StringIO()
     writer = csv.writer(file, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
     writer.writerow([*TEXTS, *ANSWERS, "metric", *(LABEL + name for name in names)])
     for pair in pairs:
@@ -77,7 +77,7 @@ def _to_csv(pairs: Sequence[Pair], measure: str) -> str:
 
 def _csv_rows(text: str, file: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Rows under the names of a JSON line, each with the number of its last line; empty ones are left out."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
+    reader = csv.reader(io.StringIO(text), delimiter=_delimiter(text), strict=True)
     try:
         header = [name.strip() for name in next(reader, [])]
         _check_names(header, f"the header of {file}", [*TEXTS, *ANSWERS, "metric"], prefix=LABEL)
