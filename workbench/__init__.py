@@ -19,7 +19,20 @@ from . import errors, tasks
 from .arithmetic import costs
 from .cache import ActivationCache
 from .hooked import HookedTransformer
-from .interventions import freeze, mean, on_generated, on_prompt, patch, project_out, resample, scale, steer, zero
+from .interventions import (
+    freeze,
+    load_interventions,
+    mean,
+    on_generated,
+    on_prompt,
+    patch,
+    project_out,
+    resample,
+    save_interventions,
+    scale,
+    steer,
+    zero,
+)
 from .lenses import logit_lens
 from .loading import from_huggingface, load
 from .metrics import (
@@ -66,6 +79,7 @@ __all__ = [
     "kl_from",
     "lm_cross_entropy_loss",
     "load",
+    "load_interventions",
     "logit",
     "logit_diff",
     "logit_lens",
@@ -82,6 +96,7 @@ __all__ = [
     "project_out",
     "rank",
     "resample",
+    "save_interventions",
     "scale",
     "site_name",
     "steer",

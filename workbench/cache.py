@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -126,11 +127,30 @@ class ActivationCache(Mapping[str, Tensor]):
 
     def save(self, path: str | Path) -> None:
         """One safetensors file, scores and patterns included. Written whole or not at all."""
-        sites = [[s.name, s.layer, list(s.axes), list(s.sizes), s.width, s.exact] for s in self._sites]
-        described = json.dumps({"sites": sites, "has_batch_dim": self.has_batch_dim})
-        tensors = {name: value.detach().contiguous() for name, value in self.items()}
+        described, tensors = self.as_tensors()
         with atomic_file(path) as temporary:
-            save_file({**tensors, "positions": self.positions.contiguous()}, temporary, {"workbench_cache": described})
+            save_file(tensors, temporary, {"workbench_cache": json.dumps(described)})
+
+    def as_tensors(self, names: Sequence[str] | None = None) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """What JSON can hold of it, and the rest by name: scores and patterns as they look now. names: these only."""
+        kept = [site for site in self._sites if names is None or site.name in names]
+        sites = [[s.name, s.layer, list(s.axes), list(s.sizes), s.width, s.exact] for s in kept]
+        tensors = {site.name: self[site.name].detach().contiguous() for site in kept}
+        described = {"sites": sites, "has_batch_dim": self.has_batch_dim}
+        return described, {**tensors, "positions": self.positions.contiguous()}
+
+    @classmethod
+    def of_tensors(
+        cls, described: Mapping[str, Any], tensors: Mapping[str, Tensor], model: Transformer | None = None
+    ) -> ActivationCache:
+        """The cache that `as_tensors` took apart."""
+        sites = [
+            Site(name, layer, tuple(axes), tuple(sizes), width, *exact)
+            for name, layer, axes, sizes, width, *exact in described["sites"]
+        ]
+        values = {site.name: tensors[site.name] for site in sites}
+        has_batch_dim = bool(described["has_batch_dim"])
+        return cls(values, sites, tensors["positions"], model, has_batch_dim=has_batch_dim)
 
     @classmethod
     def load(cls, path: str | Path, model: Transformer | None = None) -> ActivationCache:
@@ -140,14 +160,11 @@ class ActivationCache(Mapping[str, Tensor]):
         try:
             with safe_open(path, "pt") as file:
                 described = json.loads((file.metadata() or {})["workbench_cache"])
-                values = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            sites = [
-                Site(name, layer, tuple(axes), tuple(sizes), width, *exact)
-                for name, layer, axes, sizes, width, *exact in described["sites"]
-            ]
-            positions = values.pop("positions")
-            values = {site.name: values[site.name] for site in sites}
-            return cls(values, sites, positions, model, has_batch_dim=bool(described["has_batch_dim"]))
+                return cls.of_tensors(
+                    described,
+                    {name: file.get_tensor(name) for name in file.keys()},  # noqa: SIM118
+                    model,
+                )
         except (SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise LoadError(f"{str(path)!r} is not a saved cache or is damaged: {error}") from None
 

@@ -61,7 +61,7 @@ def within(choice: int | Sequence[int], size: int, word: str, end: int | None = 
 
     end: where negative numbers count from; None for the size."""
     end = size if end is None else end
-    chosen = _numbers(choice)
+    chosen = numbers_of(choice)
     if chosen is None:
         raise KindError(f"each {word} is chosen by its number, an int or a list of ints; {choice!r} came")
     if not chosen:
@@ -72,7 +72,7 @@ def within(choice: int | Sequence[int], size: int, word: str, end: int | None = 
     return [number if number >= 0 else number + end for number in chosen]
 
 
-def _numbers(choice: Any) -> list[int] | None:
+def numbers_of(choice: Any) -> list[int] | None:
     """One int or several, also numpy's and tensors'; None for anything else."""
     if isinstance(choice, bool) or getattr(choice, "dtype", None) in (torch.bool, "bool"):
         return None

@@ -92,7 +92,7 @@ def project_out(
     basis = basis[:, sizes > 1e-6 * sizes.max()]
     if not float(sizes.max()) > 0:
         raise InterventionError("the direction to project out is 0; one that points somewhere is wanted")
-    return ProjectOut(site, layers, positions, heads, neurons, directions=basis.T)
+    return ProjectOut(site, layers, positions, heads, neurons, directions=basis.T.contiguous())
 
 
 @checked_keywords

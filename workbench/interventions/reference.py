@@ -103,7 +103,7 @@ class Mean(OfReference):
         if self.per_position:
             there = self.reference.positions >= 0
             means = _means(recorded[there].float(), self.reference.positions[there])
-            return means[positions.clamp(min=0)]
+            return means[positions.clamp(0, len(means) - 1)]  # the others are not chosen: `check_run`
         there = self.reference.positions >= int(self.skip_first)
         return recorded[there].float().mean(0).expand(*positions.shape, *recorded.shape[2:])
 
@@ -135,7 +135,8 @@ class Resample(OfReference):
         self, recorded: Float[Tensor, "text pos *rest"], positions: Int[Tensor, "example pos"]
     ) -> Float[Tensor, "example pos *rest"]:
         text = self.drawn(len(positions))[:, None]
-        return recorded[text, _column_of(self.reference.positions)[text, positions.clamp(min=0)]]
+        columns = _column_of(self.reference.positions)
+        return recorded[text, columns[text, positions.clamp(0, columns.shape[1] - 1)]]
 
     def of_patterns(
         self, recorded: Float[Tensor, "text head query key"], n_examples: int

@@ -32,7 +32,8 @@ class When:
             rows = self._concerned(at.columns, value.shape[axis])
             if not rows:
                 return None
-            columns = replace(at.columns, start=at.columns.start + rows.start)
+            total = at.columns.total if self.generated else at.columns.prompt  # beyond which it is not called
+            columns = replace(at.columns, start=at.columns.start + rows.start, total=total)
             there = At(at.site, at.positions[:, rows.start : rows.stop], columns)
             before, part, after = value.split([rows.start, len(rows), value.shape[axis] - rows.stop], axis)
             return torch.cat([before, apply([hook], part, there), after], axis)
