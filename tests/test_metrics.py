@@ -215,3 +215,73 @@ def test_tokens_that_are_not_there_are_named(metric):
     for token, said in ((23, "token 23"), ([[1, 23], [2], [3]], "23"), ([1, 2], "2 tokens for 3 examples")):
         with pytest.raises(errors.MetricError, match=said):
             metric(token)(LOGITS)
+
+
+# Teacher-forced
+
+
+TEXT = torch.tensor([[1, 4, 2, 9, 3], [5, 5, 0, 22, 7], [8, 6, 1, 1, 2]])
+FORESEEN = LOGITS.double().log_softmax(-1)
+
+
+def test_the_logprob_of_an_answer_is_the_sum_over_its_tokens():
+    wanted = [FORESEEN[row, 2, TEXT[row, 3]] + FORESEEN[row, 3, TEXT[row, 4]] for row in range(3)]
+    for answer in (TEXT[:, 3:], TEXT[:, 3:].tolist()):
+        assert torch.allclose(wb.answer_logprob(answer)(LOGITS), torch.stack(wanted).float(), atol=1e-5)
+    unequal = wb.answer_logprob([[9, 3], [7], [6, 1, 1, 2]])(LOGITS)
+    assert torch.allclose(unequal[1], FORESEEN[1, 3, 7].float(), atol=1e-5)
+    long = sum(FORESEEN[2, column, TEXT[2, column + 1]] for column in range(4))
+    assert torch.allclose(unequal[2], long.float(), atol=1e-5)
+    same = wb.answer_logprob([9, 3])(LOGITS)
+    assert torch.allclose(same, (FORESEEN[:, 2, 9] + FORESEEN[:, 3, 3]).float(), atol=1e-5)
+
+
+def test_the_loss_of_a_text_is_the_mean_surprise():
+    wanted = -FORESEEN[:, :-1].gather(2, TEXT[:, 1:, None]).mean((1, 2))
+    assert torch.allclose(wb.loss(TEXT)(LOGITS), wanted.float(), atol=1e-5)
+    assert torch.allclose(wb.loss(TEXT)(LOGITS).mean(), wb.lm_cross_entropy_loss(LOGITS, TEXT), atol=1e-5)
+    mask = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]])
+    padded = wb.loss(TEXT, mask)(LOGITS)
+    each = wb.lm_cross_entropy_loss(LOGITS, TEXT, mask, per_token=True)
+    assert torch.allclose(padded, each.nanmean(1), atol=1e-5)
+
+
+def test_answers_as_text():
+    tokenizer = word_tokenizer()
+    one = resolve(wb.answer_logprob(" d e"), tokenizer)
+    assert torch.equal(one(LOGITS), wb.answer_logprob([3, 4])(LOGITS))
+    each = resolve(wb.answer_logprob(["d", " a b", "c d e"]), tokenizer)
+    assert torch.equal(each(LOGITS), wb.answer_logprob([[3], [0, 1], [2, 3, 4]])(LOGITS))
+    with pytest.raises(errors.MetricError, match="no tokenizer"):
+        wb.answer_logprob("d e")(LOGITS)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: wb.answer_logprob([1] * 6)(LOGITS), "6 tokens and the logits 5 positions"),
+        (lambda: wb.answer_logprob([[1], [2]])(LOGITS), "2 answers for 3 examples"),
+        (lambda: wb.answer_logprob([23])(LOGITS), "token 23; the vocabulary is 0 to 22"),
+        (lambda: wb.answer_logprob([])(LOGITS), "an answer is a text"),
+        (lambda: wb.answer_logprob([[1], []])(LOGITS), "at least one token"),
+        (lambda: wb.loss(TEXT[:, :1]), "at least two tokens"),
+        (lambda: wb.loss(TEXT, torch.ones(3, 4)), "attention_mask is"),
+        (lambda: wb.loss(TEXT, torch.tensor([[0, 0, 0, 0, 1], [1] * 5, [1] * 5])), "row 0"),
+        (lambda: wb.logit_diff(1, 2, pos="end")(LOGITS), "the label 'end'"),
+    ],
+)
+def test_teacher_forced_metrics_that_do_not_fit(make, says):
+    with pytest.raises((errors.MetricError, errors.KindError), match=says):
+        make()
+
+
+def test_the_difference_of_probabilities():
+    p = LOGITS[:, -1].softmax(-1)
+    assert torch.allclose(wb.prob_diff(7, 2)(LOGITS), p[:, 7] - p[:, 2], atol=1e-6)
+    sets = wb.prob_diff([[1, 2], [3, 4], [5]], [[6], [7, 8], [9]])(LOGITS)
+    wanted = torch.stack([p[0, [1, 2]].sum() - p[0, 6], p[1, [3, 4]].sum() - p[1, [7, 8]].sum(), p[2, 5] - p[2, 9]])
+    assert torch.allclose(sets, wanted, atol=1e-6)
+    with pytest.raises(errors.MetricError, match="token 23"):
+        wb.prob_diff(1, 23)(LOGITS)
+    resolved = resolve(wb.prob_diff("d", [["a", "b"]] * 3), word_tokenizer())
+    assert torch.equal(resolved(LOGITS), wb.prob_diff(3, [[0, 1]] * 3)(LOGITS))

@@ -42,6 +42,8 @@ CASES = [
     (METRIC, "True", lambda: wb.logit(1, pos=True)(logits)),
     (METRIC, "[7, 23]", lambda: wb.logit(1)(logits[0])),
     (METRIC, "str", lambda: wb.logit(1)("logits")),
+    (KIND, "1.5 came", lambda: wb.answer_logprob(1.5)(logits)),
+    (KIND, "a tensor [pos] or [batch, pos]; str came", lambda: wb.loss("a b")),
     (KIND, "'4'", lambda: wb.logit_lens(model, some_tokens(), top_k="4")),
     (KIND, "1.5", lambda: wb.logit_lens(model, some_tokens(), top_k=1.5)),
     (KIND, "True", lambda: wb.logit_lens(model, some_tokens(), top_k=True)),

@@ -324,3 +324,51 @@ def test_keeping_a_set_of_heads(nano):
             wb.faithfulness(nano, clean, DIFFERENCE, wrong)
     with pytest.raises(errors.KindError, match="pairs"):
         wb.faithfulness(nano, clean, DIFFERENCE, [3])
+
+
+# Metrics that read several positions
+
+
+@given(specs(adds=False), st.data())
+def test_an_answer_of_several_tokens_is_a_run_per_cell(spec, data):
+    """Teacher-forced: the texts end with their answers, of two tokens and of one; padded on either side."""
+    model, (clean, corrupted) = powered(spec), pair(0)
+    left = data.draw(st.booleans())
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1]] if left else [[1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1]])
+    columns = [[4, 5], [5]] if left else [[2, 3], [5]]
+    corrupted[0, columns[0]] = clean[0, columns[0]]
+    corrupted[1, 5] = clean[1, 5]
+    answers = [clean[row, of_row].tolist() for row, of_row in enumerate(columns)]
+    site, axes = some_sweep(model, data)
+    assume("pos" not in axes and "query" not in axes)
+
+    def by_hand(logits):
+        foreseen = logits.double().log_softmax(-1)
+        each = [[foreseen[row, c - 1, clean[row, c]] for c in of_row] for row, of_row in enumerate(columns)]
+        return torch.stack([torch.stack(of_row).sum() for of_row in each]).float()
+
+    metric = wb.answer_logprob(answers)
+    r = wb.activation_patching(model, clean, corrupted, metric, site, axes, progress=False, attention_mask=mask)
+    _, cache = model.run_with_cache(clean, attention_mask=mask)
+    assert close(r.values, naive(model, corrupted, site, axes, by_hand, lambda here: cache[here], mask))
+
+
+@given(specs(adds=False), st.data())
+def test_the_loss_of_a_text_is_a_run_per_cell(spec, data):
+    model, (clean, _) = powered(spec), pair()
+    site, axes = some_sweep(model, data)
+    assume(not site.endswith("scale"))
+    r = wb.ablate(model, clean, wb.loss(clean), site, over=axes, progress=False)
+
+    def by_hand(logits):
+        return -logits[:, :-1].log_softmax(-1).gather(2, clean[:, 1:, None])[..., 0].mean(1)
+
+    _, cache = model.run_with_cache(clean)
+    assert close(r.values, naive(model, clean, site, axes, by_hand, lambda here: torch.zeros_like(cache[here])))
+
+
+def test_an_answer_that_the_texts_do_not_end_with(nano):
+    clean, corrupted = pair()
+    for metric in (wb.answer_logprob(clean[0, -2:].tolist()), wb.loss(clean)):
+        with pytest.raises(errors.MetricError, match=r"text \d does not end with the tokens"):
+            wb.activation_patching(nano, clean, corrupted, metric, progress=False)

@@ -136,14 +136,16 @@ def answer_logprob(answer: AnswerLike) -> Metric:
 
 
 @checked_keywords
-def loss(tokens: AnswerLike, attention_mask: Tensor | None = None) -> Metric:
+def loss(tokens: Int[Tensor, "*batch pos"], attention_mask: Tensor | None = None) -> Metric:
     """The cross-entropy of a run, in nats: the mean of -log p(token | all before it) over all tokens but the first.
 
-    tokens: those that are run, [pos] or [batch, pos], with an attention_mask where they are padded. Fewer than are run:
-    the loss of these only, which the texts end with.
+    tokens: those that are run, [pos] or [batch, pos], with an attention_mask where they are padded: as
+    model.to_tokens(text) gives them.
     """
     if not isinstance(tokens, Tensor):
-        return OfEnding(tokens, average=True)
+        raise KindError(
+            f"a loss is of the tokens that are run, a tensor [pos] or [batch, pos]; {type(tokens).__name__} came"
+        )
     if tokens.ndim not in (1, 2) or tokens.shape[-1] < 2:
         raise MetricError(f"a loss is of at least two tokens, [pos] or [batch, pos]; {list(tokens.shape)} came")
     if attention_mask is None:
@@ -151,6 +153,8 @@ def loss(tokens: AnswerLike, attention_mask: Tensor | None = None) -> Metric:
     if attention_mask.shape != tokens.shape or tokens.ndim != 2:
         raise MetricError(f"attention_mask is {list(attention_mask.shape)}; the tokens' {list(tokens.shape)} is wanted")
     rows = [row[mask.bool()][1:].tolist() for row, mask in zip(tokens, attention_mask, strict=True)]
+    if [] in rows:
+        raise MetricError(f"a loss is of at least two tokens, and row {rows.index([])} has fewer")
     return OfEnding(rows, average=True)
 
 
