@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from . import figures
     from .widgets import AttentionDashboard
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 __all__ = [
     "ActivationCache",

@@ -101,7 +101,7 @@ class SweepResult:
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.randint(n_examples, (n_resamples, n_examples), generator=generator)
         times = torch.zeros(n_resamples, n_examples).scatter_add(1, drawn, torch.ones(n_resamples, n_examples))
-        n_there = times @ (~self.values.flatten(1).isnan()).float()
+        n_there = times @ (~self.values.reshape(len(self.values), -1).isnan()).float()
         effects = self._effect_of_means(*((times @ part.nan_to_num()) / n_there for part in self._parts))
         tails = torch.tensor([(1 - level) / 2, (1 + level) / 2])
         return torch.stack([cell.nanquantile(tails) for cell in effects.t()], 1).reshape(2, *self.mean.shape)
@@ -127,7 +127,7 @@ class SweepResult:
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Values, base and other, [example, cell], NaN in the same places; an ablation has no other."""
         base, other = self._base_and_other
-        values, other = self.values.flatten(1), other if other.numel() else torch.zeros_like(base)
+        values, other = self.values.reshape(len(self.values), -1), other if other.numel() else torch.zeros_like(base)
         base, other = (run[:, None].where(~values.isnan(), torch.nan) for run in (base, other))
         return values, base, other
 
@@ -181,7 +181,7 @@ class SweepResult:
         return index.assign(value=self.values.flatten().numpy(), effect=self.effect_each.flatten().numpy())
 
     def __repr__(self) -> str:
-        shape = " x ".join(f"{len(self.labels[axis])} {axis}" for axis in self.axes)
+        shape = " x ".join(f"{len(self.labels[axis])} {axis}" for axis in self.axes) or "one cell"
         return f"SweepResult of {self.site} ({self.direction}): {shape}, {len(self.values)} examples"
 
     def figure(self) -> go.Figure:

@@ -125,7 +125,13 @@ def test_a_selection_is_changed_at_once(nano, wide):
     assert r.values.shape == (N_EXAMPLES,)
     assert r.axes == ()
     assert close(r.values, patched(nano, corrupted, sites, where, cache, DIFFERENCE))
-    assert r.to_dataframe()["effect"].shape == (N_EXAMPLES,)
+    assert r.to_dataframe()["effect"].tolist() == r.effect_each.tolist()
+    assert torch.allclose(r.effect, (r.values.mean() - r.corrupted.mean()) / (r.clean.mean() - r.corrupted.mean()))
+    assert r.interval().shape == (2,)
+    assert r.p_values().shape == r.effect.shape == r.unchanged.shape == ()
+    assert "one cell, 2 examples" in repr(r)
+    with pytest.raises(errors.InputError, match="drawn over 1 to 3 axes"):
+        r.figure()
     by_pos = wb.activation_patching(view, clean, corrupted, DIFFERENCE, over=("pos",), **options)
     for pos in (2, 5):
         values = patched(nano, corrupted, sites, lambda at, pos=pos: where(at, pos), cache, DIFFERENCE)
