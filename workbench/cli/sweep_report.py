@@ -77,7 +77,8 @@ class Report:
     @property
     def work(self) -> str:
         computed, naive = self.result.work
-        return f"work: {computed:,} of {naive:,} tokens through a layer"
+        of = f" of {naive:,}" if computed < naive else ""  # the runs that are recorded may outweigh a cell or two
+        return f"work: {computed:,}{of} tokens through a layer"
 
     @property
     def notes(self) -> list[str]:
