@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 Edit: TypeAlias = Callable[[Tensor], object]  # in place
+Choice: TypeAlias = int | Sequence[int] | Tensor  # a number, several, or one for each example
+New: TypeAlias = Tensor | Callable[[Tensor], Tensor]  # what a value becomes, perhaps made of what it is
 
 
 class View(NamedTuple):
@@ -219,30 +221,51 @@ class PlainHooks:
         tokens: Tensor,
         site: str,
         axes: Sequence[str],
-        new: Mapping[int | None, Tensor],
+        new: Mapping[int | None, New],
         *before: tuple[str, int | None, Edit],
-        **only: Sequence[int],
+        **places: Sequence[Choice],
     ) -> Tensor:
-        """Logits [example, *axes, pos, vocab]. In each cell the site becomes `new`, by layer, at one place of every
-        axis; along other axes everywhere. Whatever `only` names (layer=[0], head=[1, 2]) is changed there at most.
+        """Logits [example, *axes, pos, vocab]: in each cell the site becomes `new`, by layer, at one place of every
+        axis, and at all places of those that are no axes.
+
+        places: of an axis, what is a place on it; by default every number. An axis "label" is of positions.
         """
-        places = self.places_of(site, new) | only
-        cells = []
-        for cell in product(*(places[axis] for axis in axes)):
-            at = {**places, **{axis: [place] for axis, place in zip(axes, cell, strict=True)}}
-            puts = [(site, layer, self.put(site, new[layer], at)) for layer in at["layer"]]
-            cells.append(self.run(tokens, *before, *puts))
-        return torch.stack(cells, 1).unflatten(1, [len(places[axis]) for axis in axes])
+        shape = dict(
+            zip(self.places[site].view.axes, next(iter(self.values(tokens, site).values())).shape, strict=True)
+        )
+        along = "query" if "query" in shape else "pos"
+        sizes = {**shape, "label": shape[along]}
+        steps: dict[str, list[Any]] = {"layer": [several(choice) for choice in places.get("layer", self.layers(site))]}
+        for axis in {*axes, *places} - {"layer"}:
+            steps[axis] = [chosen(choice, sizes[axis]) for choice in places.get(axis, range(sizes[axis]))]
+        logits = []
+        for cell in product(*(steps[axis] for axis in axes)):
+            at = dict(zip(axes, cell, strict=True))
+            layers = dict.fromkeys(at["layer"] if "layer" in at else sum(steps["layer"], ()))
+            masks = {axis: at[axis] if axis in at else torch.stack(steps[axis]).any(0) for axis in {*steps} - {"layer"}}
+            within = {along if axis == "label" else axis: mask for axis, mask in masks.items()}
+            puts = [(site, layer, self.put(site, new[layer], within)) for layer in layers]
+            logits.append(self.run(tokens, *before, *puts))
+        return torch.stack(logits, 1).unflatten(1, [len(steps[axis]) for axis in axes]) if axes else logits[0]
 
-    def places_of(self, site: str, new: Mapping[int | None, Tensor]) -> dict[str, Sequence[Any]]:
-        """Every place along every axis."""
-        layers = self.layers(site)
-        words, sizes = self.places[site].view.axes, new[layers[0]].shape
-        every = {word: list(range(size)) for word, size in zip(words, sizes, strict=True)}
-        return {"layer": layers, **every}
+    def put(self, site: str, new: New, within: Mapping[str, Tensor]) -> Edit:
+        """The value becomes new within [place] or [example place] of these axes, and anywhere along others."""
+        mask = torch.ones([1] * len(self.places[site].view.axes), dtype=torch.bool)
+        for axis, word in enumerate(self.places[site].view.axes):
+            if word in within:
+                of_axis = within[word]
+                shape = [len(of_axis) if of_axis.ndim == 2 else 1, *[1] * (mask.ndim - 1)]
+                shape[axis] = of_axis.shape[-1]
+                mask = mask & of_axis.view(shape)
+        return lambda value: value.copy_(torch.where(mask, new if isinstance(new, Tensor) else new(value), value))
 
-    def put(self, site: str, new: Tensor, at: Mapping[str, Sequence[Any]]) -> Edit:
-        mask = torch.ones((), dtype=torch.bool)
-        for word, size in zip(self.places[site].view.axes, new.shape, strict=True):
-            mask = mask[..., None] & torch.isin(torch.arange(size), torch.tensor(list(at[word])))
-        return lambda value: value.copy_(torch.where(mask, new, value))
+
+def several(layers: Any) -> tuple[int | None, ...]:
+    return (layers,) if layers is None or isinstance(layers, int) else tuple(layers)
+
+
+def chosen(choice: Choice, size: int) -> Tensor:
+    """[place] of a number or several; [example place] of a tensor with one for each example."""
+    if isinstance(choice, Tensor):
+        return choice[:, None] == torch.arange(size)
+    return torch.isin(torch.arange(size), torch.tensor(choice))

@@ -109,7 +109,7 @@ def gpt2(config: Any) -> Places:
 
 
 def gpt_neox(config: Any) -> Places:
-    """Both parts of a block read its input."""
+    """Both parts of a block read its input, and there is no stream between them."""
     q, k, v = qkv_by_head(config.num_attention_heads)
     inside = pre_norm("attention", "input_layernorm", "post_attention_layernorm") | {
         "q": Output("attention.query_key_value", q),
@@ -121,8 +121,7 @@ def gpt_neox(config: Any) -> Places:
         "pre": Output("mlp.dense_h_to_4h", NEURONS),
         "post": Input("mlp.dense_4h_to_h", NEURONS),
     }
-    if config.use_parallel_residual:
-        del inside["resid_mid"]
+    del inside["resid_mid"]
     outside = {"embed": Output("gpt_neox.embed_in"), "ln_final.out": Output("gpt_neox.final_layer_norm")}
     return Places("gpt_neox.layers", inside, outside)
 
@@ -276,7 +275,6 @@ FAMILIES: dict[str, Callable[[Any], Places]] = {
     "gemma3_text: a window in the first layer, wide heads, untied": gemma3,
     "olmo2: grouped, tied, wide heads, biases, gelu": olmo2,
     "gpt_neox: parallel, a quarter turns": gpt_neox,
-    "gpt_neox: sequential, all turns, no biases, tied": gpt_neox,
     "gptj: half turns": gptj,
     "phi3: full, tied, a part of each head turned, gelu": phi3,
     "mixtral: sliding": mixtral,
