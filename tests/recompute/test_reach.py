@@ -186,6 +186,15 @@ def test_a_metric_reads_labels_that_there_are(nano):
         wb.logit(3, pos="end")(torch.zeros(2, 3, 5))
 
 
+def test_a_site_of_no_layer_is_swept_by_position(nano):
+    clean, corrupted = pair()
+    for site in ("embed", "ln_final.out"):
+        r = wb.activation_patching(nano, clean, corrupted, DIFFERENCE, site, progress=False)
+        assert r.axes == ("pos",)
+    with pytest.raises(errors.InterventionError, match="'embed' is swept over some of pos; "):
+        wb.activation_patching(nano, clean, corrupted, DIFFERENCE, "embed", ("layer", "pos"), progress=False)
+
+
 # Hooks beside the cell
 
 

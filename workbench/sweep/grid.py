@@ -77,8 +77,9 @@ def grid_of(model: HookedTransformer, site: str, where: Where, text: Text, named
     named: [example] positions by their label, where positions are given so."""
     sites = sites_of(model, site)
     along = next(word for word in sites[0].axes if word in POSITIONS)
-    unit_axis = next((word for word in sites[0].axes if word in UNITS), None)
-    possible = ["layer", *(word for word in sites[0].axes if word in (*POSITIONS, *UNITS, "key"))]
+    unit_axis = next((word for word in sites[0].axes if word in UNITS), "unit")
+    possible = [word for word in sites[0].axes if word in (*POSITIONS, *UNITS, "key")]
+    possible = possible if sites[0].layer is None else ["layer", *possible]
     if isinstance(where.positions, Mapping):
         possible[possible.index(along)] = along = "label"
     axes = _axes(site, possible, where)
@@ -91,11 +92,10 @@ def grid_of(model: HookedTransformer, site: str, where: Where, text: Text, named
     places: dict[str, tuple[Place, ...]] = {
         "layer": tuple(layers),
         along: positions,
-        unit_axis or "": tuple(numbers),
+        unit_axis: tuple(numbers),
         "key": tuple(range(n_columns)),
     }
-    masks = {"layer": _layer_masks(sites, layers, where.window), along: columns, unit_axis or "": units, "key": keys}
-    kinds = ("layer", along, unit_axis or "", "key")
+    masks = {"layer": _layer_masks(sites, layers, where.window), along: columns, unit_axis: units, "key": keys}
     joint = {kind: mask if kind in axes else mask.any(0, keepdim=True) for kind, mask in masks.items()}
     cells = _product({axis: len(places[axis]) for axis in axes})
     return Grid(
@@ -104,10 +104,10 @@ def grid_of(model: HookedTransformer, site: str, where: Where, text: Text, named
         axes=axes,
         places={axis: places[axis] for axis in axes},
         labels=_shown(model, {axis: places[axis] for axis in axes}, text),
-        at=torch.stack([cells.get(kind, cells[""]) for kind in kinds], 1),
+        at=torch.stack([cells.get(kind, cells[""]) for kind in masks], 1),
         layers=joint["layer"],
         columns=joint[along],
-        units=joint[unit_axis or ""],
+        units=joint[unit_axis],
         keys=joint["key"],
     )
 
@@ -214,16 +214,14 @@ def _layer_masks(sites: list[Site], layers: list[int], window: int) -> Bool[Tens
     return torch.tensor([[layer in _around(centre, window) for layer in there] for centre in layers])
 
 
-def _units(
-    sites: list[Site], unit_axis: str | None, where: Where
-) -> tuple[Bool[Tensor, "choice site unit"], list[int]]:
+def _units(sites: list[Site], unit_axis: str, where: Where) -> tuple[Bool[Tensor, "choice site unit"], list[int]]:
     """One choice for each unit that is swept, in every site; their numbers."""
     size = n_units(sites[0])
     for words, choice, name in ((HEADS, where.heads, "heads"), (NEURONS, where.neurons, "neurons")):
         if choice is not None and unit_axis not in words:
             raise InterventionError(f"{sites[0].name} has no {name} to choose from; leave {name} out")
     choice = where.heads if where.heads is not None else where.neurons
-    numbers = list(range(size)) if choice is None else within(choice, size, unit_axis or "head")
+    numbers = list(range(size)) if choice is None else within(choice, size, unit_axis)
     masks = torch.stack([among([number], size) for number in numbers])
     return masks[:, None].expand(-1, len(sites), -1), numbers
 
