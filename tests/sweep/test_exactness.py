@@ -126,6 +126,17 @@ def test_sites_in_no_layer(family, site, over, kind, metric):
         assert something_moves(values, r.clean)
 
 
+@pytest.mark.parametrize(("family", "site"), OUTSIDE)
+def test_a_site_in_no_layer_is_swept_over_positions(family, site):
+    model, _ = both(family)
+    r = wb.activation_patching(model, CLEAN, CORRUPTED, METRICS["difference"][0], site, progress=False)
+    assert r.axes == ("pos",)
+    if site == "embed":
+        assert r.unchanged.tolist() == (CLEAN == CORRUPTED).all(0).tolist()
+    if site == "pos_embed":
+        assert r.unchanged.all()
+
+
 # Without some directions
 
 
