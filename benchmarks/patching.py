@@ -20,7 +20,6 @@ import math
 import random
 import re
 import statistics
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -421,24 +420,17 @@ def memory(setup: Setup, threads: int) -> dict[str, int]:
 # The table
 
 
-def report(lines: list[Line], peaks: dict[str, int], whole: bool, path: Path | None) -> None:
-    """Print a table, and write the same as JSON."""
-    if lines:
-        titles = f"{'work':<46} {'against':<74} {'ours':>9} {'theirs':>9} {'faster':>8} {'wanted':>7}"
-        print(f"{titles} {'products':>9} {'of them':>8}")
-    for line in lines:
-        mark = "  <- short" if whole and line.short else ""
-        print(
-            f"{line.work:<46} {line.peer:<74} {line.ours:8.2f}s {line.theirs:8.1f}s "
-            f"{line.times:7.1f}x {line.wanted:6.1f}x {line.product_rate / 1e9:5.0f} G/s {line.share:8.0%}{mark}"
-        )
-    if not whole:
-        print("some layers only: the numbers are not those of a whole sweep and say only that it runs")
-    for work, peak in peaks.items():
-        print(f"peak memory beyond the model, memory={MEMORY >> 20} MiB: {work} {peak / 2**20:.0f} MiB")
-    if path is not None:
-        rows = [asdict(line) for line in lines]
-        path.write_text(json.dumps({"machine": machine(), "rows": rows, "peak_bytes": peaks}, indent=1))
+TITLES = (
+    f"{'work':<46} {'against':<74} {'ours':>9} {'theirs':>9} {'faster':>8} {'wanted':>7} {'products':>9} {'of them':>8}"
+)
+
+
+def shown(line: Line, whole: bool) -> str:
+    mark = "  <- short" if whole and line.short else ""
+    return (
+        f"{line.work:<46} {line.peer:<74} {line.ours:8.2f}s {line.theirs:8.1f}s "
+        f"{line.times:7.1f}x {line.wanted:6.1f}x {line.product_rate / 1e9:5.0f} G/s {line.share:8.0%}{mark}"
+    )
 
 
 def main() -> None:
@@ -461,19 +453,27 @@ def main() -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     warnings.filterwarnings("ignore", module="transformers")
-    rounds = 1 if arguments.quick else arguments.rounds
+    n_rounds = 1 if arguments.quick else arguments.rounds
     layers = tuple(arguments.layers or ()) or ((0, 15, 29) if arguments.quick else None)
     lines: list[Line] = []
     with tempfile.TemporaryDirectory() as temporary, torch.no_grad():
         dtype = getattr(torch, arguments.dtype)
         setup = Setup(as_folder(Path(temporary)), arguments.device, dtype, layers)
         peaks = memory(setup, arguments.threads) if "memory" in arguments.rows else {}
+        for work, peak in peaks.items():
+            print(f"peak memory beyond the model, memory={MEMORY >> 20} MiB: {work} {peak / 2**20:.0f} MiB")
+        if layers is not None:
+            print("some layers only: the numbers are not those of a whole sweep and say only that it runs")
+        print(TITLES, flush=True)
         model = setup.load()
         for row in arguments.rows:
             if row in ROWS:
-                print(f"row {row}: {ROWS[row].name}", file=sys.stderr, flush=True)
-                lines += measured(ROWS[row], model, setup, rounds, arguments.full)
-    report(lines, peaks, layers is None, arguments.json)
+                for line in measured(ROWS[row], model, setup, n_rounds, arguments.full):
+                    print(shown(line, layers is None), flush=True)
+                    lines.append(line)
+    if arguments.json is not None:
+        rows = [asdict(line) for line in lines]
+        arguments.json.write_text(json.dumps({"machine": machine(), "rows": rows, "peak_bytes": peaks}, indent=1))
 
 
 if __name__ == "__main__":
