@@ -12,14 +12,14 @@ from torch import Tensor
 from ..cache import ActivationCache
 from ..hooks import BoundHooks
 from ..inputs import Text
-from ..interventions import Intervention, Patch
+from ..interventions import Intervention, Replacing
 from ..model.dot_product import DotProduct, Keys, Values
 from ..model.memory import Kept, Nothing
 from ..model.pass_ import Pass
 from ..model.transformer import Transformer
 from ..recorder import CacheRecorder
 from ..sites import Site
-from .changes import Change, held
+from .changes import Change, at_text, held, n_units
 
 
 class Keeping(Nothing):
@@ -101,9 +101,10 @@ def declared(hooks: BoundHooks, model: Transformer, text: Text) -> bool:
 
 def _looks_back(hook: Intervention, site: Site, text: Text) -> bool:
     """A pattern is taken as it is given; scores are masked after any hook."""
-    if not site.name.endswith("hook_pattern") or not isinstance(hook, Patch):
+    if not site.name.endswith("hook_pattern") or not isinstance(hook, Replacing):
         return True
-    weighs = (hook.cache[site.name] != 0).any(1)
-    real, n_columns = text.positions >= 0, text.tokens.shape[1]
+    real, (n_examples, n_columns) = text.positions >= 0, text.tokens.shape
+    pattern = hook.values(at_text(site, text), (n_examples, n_units(site), n_columns, n_columns))
     behind = torch.ones(n_columns, n_columns, dtype=torch.bool, device=real.device).tril()
+    weighs = (pattern.to(real.device) != 0).any(1)
     return weighs.shape[1:] == behind.shape and not bool((weighs & ~(behind & real[:, None])).any())

@@ -115,6 +115,7 @@ def swept(way: Way, base: Base, grid: Grid, change: Intervention, progress: bool
 
 
 class Cone(Way):
+    @torch.no_grad()
     def base(self, text: Text, sites: tuple[Site, ...]) -> Base:
         recorded = self.recorded(text, sites)
         reading = reading_of(self.model, recorded, self.metric_of(text))
@@ -132,6 +133,7 @@ class Cone(Way):
 class Wide(Way):
     """Hooks of the view act before the change, once, on a batch of the shape that they were given."""
 
+    @torch.no_grad()
     def base(self, text: Text, sites: tuple[Site, ...]) -> Base:
         recorded, end = self.recorded(text, sites), self.model.spec.n_layers
         logits, _ = self.model.resume(recorded.streams[-1], end, attention_mask=recorded.real)
@@ -141,9 +143,10 @@ class Wide(Way):
         model, recorded, metric = self.model, base.recorded, self.metric_of(base.recorded.text)
         real = recorded.real
         for cell in (~plan.unchanged).nonzero()[:, 0].tolist():
-            sites = [site for index, site in enumerate(grid.sites) if grid.layers[grid.at[cell, 0], index]]
+            start = int(plan.layer[cell].min())  # before it the cell's values are what they were
+            swept = [site for index, site in enumerate(grid.sites) if grid.layers[grid.at[cell, 0], index]]
+            sites = [site for site in swept if site.layer is None or site.layer >= start]
             hooks = [(site, partial(_put, grid=grid, cell=cell, becomes=becomes[site.name])) for site in sites]
-            start = int(plan.layer[cell].min())
             if start < 0:
                 logits, _ = model(recorded.text.tokens, hooks=hooks, attention_mask=real)
             else:
