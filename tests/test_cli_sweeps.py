@@ -17,6 +17,7 @@ from words import WORDS
 
 import workbench as wb
 from workbench.cli.sweep_options import extent
+from workbench.cli.sweep_prompts import texts_of
 from workbench.cli.sweep_report import _decimals, strongest
 from workbench.model.embedding import TokenEmbeddingSpec, UnembeddingSpec
 from workbench.sweep_result import SweepResult, Work
@@ -167,9 +168,9 @@ ABLATIONS = {
     "zero": (BOTH, DIFF, {}),
     "mean": ([*BOTH, "--kind", "mean", "--reference", "{here}/texts"], DIFF, {"kind": "mean", "reference": REFERENCE}),
     "resample": (
-        [*BOTH, "--kind", "resample", "--seed", 5, "--reference", "{here}/texts"],
+        [*BOTH, "--kind", "resample", "--seed", 7, "--reference", "{here}/texts"],
         DIFF,
-        {"kind": "resample", "reference": REFERENCE, "seed": 5},
+        {"kind": "resample", "reference": REFERENCE, "seed": 7},
     ),
     "of layers": ([*BOTH, "--site", "mlp_out", "--over", "layer"], DIFF, {"site": "mlp_out", "over": ["layer"]}),
     "some": ([*BOTH, "--layers", "1-2", "--heads", 3], DIFF, {"layers": [1, 2], "heads": 3}),
@@ -184,7 +185,10 @@ def test_every_cell_of_an_ablation_is_the_librarys(run, small, options, metric, 
     code, out, err = run("ablate", folder, *CLEAN, *options, *EVERY)
     assert (code, err) == (0, "")
     found = strictly(out)
-    agrees(found, wb.ablate(model, CLEAN, metric, progress=False, **given))
+    wanted = wb.ablate(model, CLEAN, metric, progress=False, **given)
+    agrees(found, wanted)
+    other = wb.ablate(model, CLEAN, metric, progress=False, **given | {"seed": 0})
+    assert torch.equal(wanted.values, other.values) == ("seed" not in given)
     assert (found["command"], found["direction"], found["site"]) == ("ablate", "ablate", given.get("site", "z"))
 
 
@@ -360,6 +364,22 @@ def test_answers_keep_their_leading_space(run, speller):
     ]
     logits = model("Two and two")[0][0, -1]
     assert means == [pytest.approx(logits[token].item(), abs=1e-4) for token in ids]
+
+
+def test_tokens_are_made_visible_and_answers_that_differ_are_not_named(run, speller):
+    out = run("patch", speller[0], "--task", "ioi", "--n", 1, "--layers", 1, "--top", 99)[1]
+    pairs = wb.tasks.ioi(speller[1].tokenizer, n=2)
+    (correct,), (incorrect,) = pairs.correct[0], pairs.incorrect[0]
+    assert f" logit({correct!r}) - logit({incorrect!r}) = " in out
+    tokens = speller[1].to_str_tokens(pairs.clean[0])
+    assert all(f" {token.replace(' ', '␣')} " in out for token in tokens)
+    out = run("patch", speller[0], "--task", "ioi", "--n", 2, "--layers", 1)[1]
+    assert out.count(" mean logit(correct) - logit(incorrect) = ") == 2
+
+
+def test_lines_of_a_reference_keep_their_spaces(tmp_path):
+    (tmp_path / "texts").write_bytes("\ufeff a b \r\n\n\u2028c\n \n\td".encode())
+    assert texts_of(tmp_path / "texts") == [" a b ", "\u2028c", "\td"]
 
 
 def test_what_has_no_effect_is_said_in_a_sentence_and_null(run, small):
@@ -552,7 +572,7 @@ WRONG = {
     "output under a file": ([*PATCH, *GOOD, "--out", "{here}/junk/r.csv"], "no folder to write to"),
     "second output": ([*PATCH, *GOOD, "--out", "r.csv", "--out", "{here}/junk/r.csv"], "no folder to write to"),
     "parquet": ([*PATCH, *GOOD, "--out", "r.parquet"], "needs pyarrow .pip install pyarrow.; .csv"),
-    "over its own pairs": ([*PATCH, "--file", CSV, "--out", "{here}/./pairs.csv"], "the file that is read"),
+    "over its own pairs": ([*PATCH, "--file", CSV, "--out", "pairs.csv"], "the file that is read"),
     "no file": ([*PATCH, "--file", "{here}/nope.csv"], "there is no file"),
     "kind of file": ([*PATCH, "--file", "{here}/junk"], "'junk' is neither"),
     "file": ([*PATCH, "--file", "{here}/junk.csv"], "header of junk.csv"),

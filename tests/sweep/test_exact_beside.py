@@ -55,5 +55,5 @@ def test_a_model_in_training_leaves_no_graph_in_results():
         f = wb.faithfulness(model, CLEAN, METRICS["difference"][0], [(0, 0)])
     finally:
         model.requires_grad_(False)
-    assert not (r.clean.requires_grad or r.corrupted.requires_grad or r.effect.requires_grad or f.each.requires_grad)
+    assert not any(found.requires_grad for found in (r.clean, r.corrupted, r.effect, f.each))
     r.to_dataframe()

@@ -135,8 +135,8 @@ def strongest(result: SweepResult, top: int) -> list[dict[str, Any]]:
     """The cells with the largest effects of either sign, largest first: places, the mean value and its effect, and
     an interval, None for a single example. Where there is no effect, because clean and corrupted do not differ, what
     moved the metric most."""
-    effect, base = result.effect.flatten(), result.corrupted if result.direction == "denoise" else result.clean
-    strength = (effect if effect.isfinite().any() else result.mean.flatten() - base.mean()).abs()
+    effect, moved = result.effect.flatten(), result.mean.flatten() - result.clean.mean()
+    strength = (effect if effect.isfinite().any() else moved).abs()
     chosen = strength.nan_to_num(-1).argsort(descending=True, stable=True)[:top]
     intervals = _interval(result, chosen)
     found = []
