@@ -70,7 +70,8 @@ class Change:
 
 
 def becoming(change: Intervention, at: At, shape: Sequence[int]) -> Becomes:
-    """What an intervention makes of the values at a site, whole or in part, in a run of this shape there."""
+    """What an intervention makes of the values at a site, whole or in part, in a run of this shape there. Values that
+    are known beforehand are made once."""
     if isinstance(change, Replacing):
         new = change.values(at, shape)
         return lambda old, part: part.of(new).to(old)
@@ -79,17 +80,16 @@ def becoming(change: Intervention, at: At, shape: Sequence[int]) -> Becomes:
 
 def held(change: Intervention, site: Site, text: Text) -> Change:
     """An intervention that every cell has."""
-    at, n_columns = at_text(site, text), text.tokens.shape[1]
+    at, (n_examples, n_columns), size = at_text(site, text), text.tokens.shape, n_units(site)
+    columns = range(n_columns) if change.positions is None else columns_of(change.positions, at.columns)
     chosen = change.heads if change.heads is not None else change.neurons
-    units = torch.ones(1, n_units(site), dtype=torch.bool)
-    if chosen is not None:
-        units = among(within(chosen, units.shape[1], "unit"), units.shape[1])[None]
-    columns = among(columns_of(change.positions, at.columns), n_columns) if change.positions is not None else None
-    columns = torch.ones(n_columns, dtype=torch.bool) if columns is None else columns
-    device = text.tokens.device
-    every = columns.to(device).expand(1, len(text.tokens), n_columns)
-    becomes: Becomes = lambda old, part: becoming(change, at, part.shape)(old, part)  # noqa: E731
-    return Change(site, becomes, every, units.to(device))
+    units = range(size) if chosen is None else within(chosen, size, "unit")
+    return Change(
+        site,
+        lambda old, part: change.changed(old, at, part),
+        among(columns, n_columns).to(text.tokens.device).expand(1, n_examples, n_columns),
+        among(units, size)[None].to(text.tokens.device),
+    )
 
 
 def at_text(site: Site, text: Text) -> At:
