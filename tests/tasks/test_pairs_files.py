@@ -76,6 +76,14 @@ def test_what_a_csv_cannot_hold(tmp_path):
     assert tasks.read(tmp_path / "pairs.jsonl", TOKENIZER) == barred
 
 
+def test_a_person_can_read_it(tmp_path):
+    pairs = Pairs(["é Mary"], ["é John"], [[" Mary"]], [[" John"]], {"end": [2]}, TOKENIZER)
+    for kind, answer in (("csv", '," Mary",'), ("jsonl", '"correct": " Mary"')):
+        pairs.save(path := tmp_path / f"a.{kind}")
+        assert '"é Mary"' in path.read_text("utf-8")
+        assert answer in path.read_text("utf-8")
+
+
 def test_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "pairs.jsonl"
     ONE.save(path)
@@ -121,6 +129,7 @@ def test_the_example_of_the_documentation(tmp_path, smollm):
         f"{HEADER}\n{ROW}\n".replace(",", ";"),
         f"{HEADER}\n{ROW}\n".replace(",", "\t"),
         '"clean","corrupted","correct","incorrect"\n"x Mary is","x John is"," Mary"," John"',
+        f'"clean";"corrupted";"correct";"incorrect"\n{ROW}'.replace(",", ";"),
         "corrupted,incorrect,correct,clean\nx John is, John, Mary,x Mary is",
         " clean , corrupted, correct,incorrect \n" + ROW,
         f"{HEADER},label:end\n{ROW}, 2 ",

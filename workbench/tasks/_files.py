@@ -97,7 +97,7 @@ def _csv_row(cells: dict[str, str], line: int, file: str) -> dict[str, Any]:
     row["labels"] = {}
     for name, cell in cells.items():
         if name.startswith(LABEL):
-            if not (cell.strip().isascii() and cell.strip().isdecimal()):
+            if not cell.strip().isdecimal():
                 raise LoadError(f"line {line} of {file} has {cell!r} under {name!r}; a position from 0 on is wanted")
             row["labels"][name.removeprefix(LABEL).strip()] = int(cell)
     return row
