@@ -676,6 +676,7 @@ def test_the_strongest_are_those_of_either_sign():
     """Base 1 and other 3: values 0, 2, nan and 1.5 are effects -0.5, 0.5, nan and 0.25; equal ones keep their order."""
     found = strongest(result_of([[0.0, 2.0, math.nan, 1.5]], [3.0], [1.0]), 3)
     assert [(cell["layer"], cell["effect"]) for cell in found] == [(0, -0.5), (1, 0.5), (3, 0.25)]
+    assert str(strongest(result_of([[3.0]], [1.0], [3.0]), 1)[0]["effect"]) == "0.0"  # and not -0.0
     assert strongest(result_of([[math.nan, 2.0]], [3.0], [1.0]), 5)[1]["layer"] == 0
 
 

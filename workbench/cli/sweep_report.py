@@ -135,7 +135,7 @@ def strongest(result: SweepResult, top: int) -> list[dict[str, Any]]:
     """The cells with the largest effects of either sign, largest first: places, the mean value and its effect, and
     an interval, None for a single example. Where there is no effect, because clean and corrupted do not differ, what
     moved the metric most."""
-    effect, moved = result.effect.flatten(), result.mean.flatten() - result.clean.mean()
+    effect, moved = result.effect.flatten() + 0.0, result.mean.flatten() - result.clean.mean()  # no -0
     strength = (effect if effect.isfinite().any() else moved).abs()
     chosen = strength.nan_to_num(-1).argsort(descending=True, stable=True)[:top]
     intervals = _interval(result, chosen)
