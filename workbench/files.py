@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .errors import InputError
+
 
 @contextmanager
 def atomic_file(path: str | Path) -> Iterator[Path]:
@@ -47,6 +49,15 @@ def atomic_folder(path: str | Path) -> Iterator[Path]:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
+
+
+def check_writable(path: Path) -> None:
+    """InputError, before any work is done, for a file that could not be written after it."""
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder; a file is wanted")
+    existing = next(parent for parent in path.absolute().parents if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise InputError(f"{str(path)!r} cannot be written: {str(existing)!r} is no folder to write to")
 
 
 def _umask() -> int:

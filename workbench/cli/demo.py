@@ -8,17 +8,15 @@ the corrupted one, and see how much of the answer comes back.
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..errors import InputError
 from ..figures.html import Table, page
 from ..figures.tokens import visible
-from ..files import atomic_file
+from ..files import atomic_file, check_writable
 from ..hooked import HookedTransformer
 from ..lenses import Lens, logit_lens
 from ..loading import load
@@ -59,15 +57,6 @@ def demo(
         print(json.dumps(found, indent=1))
     else:
         _print(found)
-
-
-def check_writable(path: Path) -> None:
-    """InputError, before any work is done, for a file that could not be written after it."""
-    if path.is_dir():
-        raise InputError(f"{str(path)!r} is a folder; the report is a file")
-    existing = next(parent for parent in path.absolute().parents if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise InputError(f"the report cannot be written to {str(path)!r}: {str(existing)!r} is no folder to write to")
 
 
 def strongest(result: SweepResult, n: int = 10) -> list[dict[Any, Any]]:

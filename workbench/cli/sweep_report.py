@@ -19,9 +19,8 @@ from ..errors import InputError, count, nearest
 from ..figures.html import Part, Table, page
 from ..figures.patching_map import TOKENS, WORDS
 from ..figures.tokens import visible
-from ..files import atomic_file
+from ..files import atomic_file, check_writable
 from ..sweep_result import SweepResult
-from .demo import check_writable
 from .sweep_prompts import Prompts
 from .tables import print_table
 
