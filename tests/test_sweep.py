@@ -539,7 +539,7 @@ def test_pairs_that_do_not_fit():
 def test_kinds_of_ablation():
     model, tokens = powered(plain_spec()), some_tokens()
     for kind in ("average", None, "Zero"):
-        with pytest.raises(errors.InputError, match="'zero', 'mean', 'resample', 'project' are known"):
+        with pytest.raises(errors.InputError, match="one of 'zero', 'mean', 'resample', 'project' is wanted"):
             wb.ablate(model, tokens, wb.logit(1), kind=kind, progress=False)
     for options, said in (
         ({"kind": "mean"}, "'mean' needs reference="),
@@ -596,3 +596,25 @@ def test_progress_is_shown_and_can_be_left_out(capfd):
     assert "/12" in capfd.readouterr().err
     wb.ablate(model, some_tokens(), wb.logit(1), progress=False)
     assert capfd.readouterr().err == ""
+
+
+def test_the_mean_over_positions_may_leave_the_first_token_out():
+    model, tokens = powered(plain_spec()), some_tokens(2, 7)
+    reference = some_tokens(3, 4, seed=5)  # shorter, which only a mean over positions can be
+    _, usual = model.run_with_cache(reference, "z")
+    for options in ({"per_position": False}, {"per_position": False, "skip_first": True}):
+        r = wb.ablate(model, tokens, wb.logit(1), kind="mean", reference=reference, progress=False, **options)
+        logits, _ = model(tokens, hooks=[wb.mean(usual, "z", layers=1, heads=2, **options)])
+        assert same(r.values[:, 1, 2], logits[:, -1, 1], r.clean.abs().max())
+        every = [(layer, head) for layer in range(3) for head in range(4)]
+        kept = np.array(every[:5])
+        f = wb.faithfulness(model, tokens, wb.logit(1), kept, kind="mean", reference=reference, seed=0, **options)
+        assert "Faithfulness" in repr(f)
+        others = wb.ablate(
+            model, tokens, wb.logit(1), kind="mean", reference=reference, selection=every[5:], progress=False, **options
+        )
+        assert same(f.kept, others.values, r.clean.abs().max())
+    with pytest.raises(errors.InterventionError, match="per_position=False with it"):
+        wb.ablate(model, tokens, wb.logit(1), kind="mean", reference=tokens, skip_first=True, progress=False)
+    with pytest.raises(errors.InputError, match="are for kind 'mean', and the kind is 'zero'"):
+        wb.ablate(model, tokens, wb.logit(1), per_position=False, progress=False)

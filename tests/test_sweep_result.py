@@ -1,5 +1,6 @@
 """What is said of a sweep's values: effects with their intervals and p-values, derived by hand; saved and read back."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -107,3 +108,27 @@ def test_what_cannot_be_read_or_asked_is_said(tmp_path):
     for level in (0.0, 1.0, 95, "0.95"):
         with pytest.raises(wb.errors.InputError, match="level is"):
             result(*drawn()).interval(level)
+
+
+def test_a_cell_of_one_example_has_neither():
+    r = result(*drawn(n=5))
+    values = r.values.clone()
+    values[1:, 0] = torch.nan  # one example is left there
+    values[2:, 1] = torch.nan
+    few = replace(r, values=values)
+    assert few.interval()[:, 0].isnan().all()
+    assert few.p_values()[0].isnan().all()
+    assert few.interval()[:, 1].isfinite().all()
+    assert few.p_values()[1].isfinite().all()
+
+
+def test_the_largest_effects_first():
+    r = result(*drawn())
+    table = r.top(3)
+    assert table.columns.tolist() == [*r.axes, "value", "effect"]
+    effects = r.effect.abs().flatten().sort(descending=True).values[:3]
+    assert np.allclose(table["effect"].abs(), effects)
+    for row in table.itertuples(index=False):
+        index = tuple(r.places[axis].index(place) for axis, place in zip(r.axes, row, strict=False))
+        assert row.effect == float(r.effect[index])
+        assert row.value == float(r.mean[index])

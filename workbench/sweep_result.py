@@ -91,7 +91,7 @@ class SweepResult:
         """Between which effects the middle `level` of resampled ones lies, lower and upper: the percentile bootstrap
         (Efron 1979), in which pairs are drawn anew together with their baselines, so that the whole ratio varies.
 
-        NaN for a single example, which says nothing about others.
+        NaN where a cell has a single example, which says nothing about others.
         """
         if not isinstance(level, float) or not 0 < level < 1:
             raise InputError(f"level is {level!r}; a share between 0 and 1 is wanted, such as 0.95")
@@ -104,12 +104,14 @@ class SweepResult:
         n_there = times @ (~self.values.reshape(len(self.values), -1).isnan()).float()
         effects = self._effect_of_means(*((times @ part.nan_to_num()) / n_there for part in self._parts))
         tails = torch.tensor([(1 - level) / 2, (1 + level) / 2])
-        return torch.stack([cell.nanquantile(tails) for cell in effects.t()], 1).reshape(2, *self.mean.shape)
+        interval = torch.stack([cell.nanquantile(tails) for cell in effects.t()], 1)
+        return interval.masked_fill(self._alone, torch.nan).reshape(2, *self.mean.shape)
 
     def p_values(self, n_flips: int = 10_000, seed: int = 0) -> Float[Tensor, " *axes"]:
         """How often chance alone moves some cell as far: examples' changes (value - base) with random signs, and the
         largest mean change of all cells against each cell's own, which allows for there being many (Westfall and Young
-        1993). Every pattern of signs is tried where there are no more than n_flips; NaN for a single example."""
+        1993). Every pattern of signs is tried where there are no more than n_flips; NaN where a cell has a single
+        example."""
         n_examples = len(self.values)
         if n_examples == 1:
             return torch.full_like(self.mean, torch.nan)
@@ -121,7 +123,8 @@ class SweepResult:
             signs = torch.cat([torch.ones(1, n_examples), 2.0 * drawn - 1])  # what was seen is one of the patterns
         largest = (signs @ changes).abs().amax(1)
         seen = changes.sum(0).abs() * (1 - 1e-6)  # so that rounding does not tell a pattern from itself
-        return torch.stack([(largest >= cell).float().mean() for cell in seen]).reshape(self.mean.shape)
+        p_values = torch.stack([(largest >= cell).float().mean() for cell in seen])
+        return p_values.masked_fill(self._alone, torch.nan).reshape(self.mean.shape)
 
     @property
     def _parts(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -130,6 +133,11 @@ class SweepResult:
         values, other = self.values.reshape(len(self.values), -1), other if other.numel() else torch.zeros_like(base)
         base, other = (run[:, None].where(~values.isnan(), torch.nan) for run in (base, other))
         return values, base, other
+
+    @property
+    def _alone(self) -> Bool[Tensor, " cell"]:
+        """Cells of fewer than two examples."""
+        return (~self._parts[0].isnan()).sum(0) < 2
 
     def _effect_of_means(self, value: Tensor, base: Tensor, other: Tensor) -> Tensor:
         return value - base if self.direction == "ablate" else (value - base) / difference(base, other)
@@ -179,6 +187,19 @@ class SweepResult:
             token_of = dict(zip(self.places["pos"], self.labels["pos"], strict=True))
             index["token"] = [token_of[position] for position in index["pos"]]
         return index.assign(value=self.values.flatten().numpy(), effect=self.effect_each.flatten().numpy())
+
+    def top(self, n: int = 10) -> pd.DataFrame:
+        """The n places with the largest effects of either sign, largest first: a row each, with the mean value and the
+        effect of the means (`effect`, not a mean of `effect_each`).
+
+            heads = list(r.top(5)[["layer", "head"]].itertuples(index=False))
+            wb.ablate(model, clean, metric, selection=heads)
+        """
+        import pandas as pd
+
+        table = pd.DataFrame(list(product(*(self.places[axis] for axis in self.axes))), columns=list(self.axes))
+        table = table.assign(value=self.mean.flatten().numpy(), effect=self.effect.flatten().numpy())
+        return table.sort_values("effect", key=abs, ascending=False, kind="stable").head(n).reset_index(drop=True)
 
     def __repr__(self) -> str:
         shape = " x ".join(f"{len(self.labels[axis])} {axis}" for axis in self.axes) or "one cell"

@@ -56,7 +56,15 @@ def test_of_a_cache_only_what_is_changed_is_kept(model, tmp_path):
     path = tmp_path / "changes.safetensors"
     wb.save_interventions(path, [wb.patch(cache, "z", layers=1)])
     assert path.stat().st_size < cache.n_bytes / 4
-    assert set(wb.load_interventions(path)[0].cache) == {site.name for site in model.sites.select("z")}
+    assert set(wb.load_interventions(path)[0].cache) == {"blocks.1.attn.hook_z"}
+    wb.save_interventions(path, [wb.patch(cache, "z", layers=-1), wb.patch(cache, "z")])
+    last, every = wb.load_interventions(path)
+    assert "blocks.2.attn.hook_z" in last.cache
+    assert set(every.cache) == {site.name for site in model.sites.select("z")}
+    with pytest.raises(errors.KindError, match="a list of interventions"):
+        wb.save_interventions(path, wb.zero("z"))
+    with pytest.raises(errors.KindError, match="not as a list"):
+        wb.on_prompt([wb.zero("z")])
 
 
 def test_what_cannot_be_saved(tmp_path):

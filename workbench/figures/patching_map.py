@@ -98,7 +98,8 @@ def _values(result: Sweep, show: str) -> Array:
     axes = tuple(result.axes)
     if not 1 <= len(axes) <= 3 or values.ndim != len(axes):
         named = ", ".join(axes)
-        raise InputError(f"a sweep is drawn over 1 to 3 axes, and this one's {show} of {values.ndim} has ({named})")
+        came = f"({named})" if values.ndim else "none, being one cell"
+        raise InputError(f"a sweep is drawn over 1 to 3 axes, and this one's {show} of {values.ndim} has {came}")
     for axis, size in zip(axes, values.shape, strict=True):
         if axis not in result.labels:
             raise InputError(f"the sweep has no labels for its axis {axis!r}, {nearest(axis, result.labels)}")

@@ -8,13 +8,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..cache import ActivationCache
-from ..errors import InterventionError, KindError, count, nearest
+from ..errors import InterventionError, KindError, count
 from ..hooks import At
 from ..keywords import checked_keywords
 from ..sites import Selector, Site
@@ -25,6 +26,8 @@ from ._choice import POSITIONS, Choice, axis_of, columns_of
 @dataclass(frozen=True)
 class OfReference(Replacing):
     reference: ActivationCache = field(kw_only=True, repr=False)
+
+    _otherwise: ClassVar[str] = ""
 
     @abstractmethod
     def n_positions(self, n_examples: int) -> Int[Tensor, " example"] | None:
@@ -46,7 +49,8 @@ class OfReference(Replacing):
         super().check(site)
         if site.name not in self.reference:
             raise InterventionError(
-                f"the reference set has not recorded {site.name}; {nearest(site.name, self.reference)}"
+                f"the reference set has not recorded {site.name}: it has {_listed(self.reference)}; record it with "
+                f"names_filter={site.short.rpartition('.')[2]!r}"
             )
         if not self.reference.has_batch_dim:
             raise InterventionError("the reference set is a cache without a batch axis; one with it is wanted")
@@ -59,7 +63,8 @@ class OfReference(Replacing):
             example = int(short.int().argmax())
             raise InterventionError(
                 f"position {int(needed[example])} of example {example} is to be replaced at {at.name}, and the "
-                f"reference has values of {count(int(there[example]), 'position')}; give a longer reference"
+                f"reference has values of {count(int(there[example]), 'position')}; give a longer reference, or "
+                f"choose positions={self._otherwise}"
             )
 
     def _needed(self, value: Tensor, at: At) -> Int[Tensor, " example"]:
@@ -91,6 +96,7 @@ class OfReference(Replacing):
 
 @dataclass(frozen=True)
 class Mean(OfReference):
+    _otherwise = " or per_position=False"
     per_position: bool = field(kw_only=True)
     skip_first: bool = field(kw_only=True)
 
@@ -142,6 +148,11 @@ class Resample(OfReference):
         self, recorded: Float[Tensor, "text head query key"], n_examples: int
     ) -> Float[Tensor, "example head query key"]:
         return recorded[self.drawn(n_examples)]
+
+
+def _listed(cache: ActivationCache) -> str:
+    kinds = sorted({site.short for site in cache.sites})
+    return ", ".join(kinds[:4]) + (", ..." if len(kinds) > 4 else "")
 
 
 def _means(values: Float[Tensor, "token *rest"], position: Int[Tensor, " token"]) -> Float[Tensor, "pos *rest"]:

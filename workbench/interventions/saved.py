@@ -28,6 +28,8 @@ _KEY = "workbench_interventions"
 def save_interventions(path: str | Path, changes: Iterable[Intervention]) -> None:
     """Write interventions, in their order, into one safetensors file. Of caches only the sites that are changed are
     kept. Written whole or not at all; KindError for a function, which no file can hold."""
+    if isinstance(changes, (Intervention, str)) or not isinstance(changes, Iterable):
+        raise KindError(f"a list of interventions can be saved; {changes!r} came")
     described, tensors = [], {}
     for number, change in enumerate(changes):
         if not isinstance(change, Intervention):
@@ -62,14 +64,21 @@ def _described(change: Intervention) -> tuple[dict[str, Any], dict[str, Tensor]]
         elif name in _CHOICES:
             said[name] = _numbers(value)
         elif isinstance(value, ActivationCache):
-            names = [site.name for site in value.sites.select(change.site)] if isinstance(change.site, str) else None
-            said[name], of_cache = value.as_tensors(names)
+            said[name], of_cache = value.as_tensors(_changed(change, value))
             held |= {f"{name}/{part}": tensor.clone() for part, tensor in of_cache.items()}
         elif isinstance(value, Tensor):
             held[name] = value.detach().clone().contiguous()
         else:
             said[name] = value
     return said, held
+
+
+def _changed(change: Intervention, cache: ActivationCache) -> list[str] | None:
+    """The recorded sites that it changes; None where that depends on the model."""
+    layers = None if change.layers is None else numbers_of(change.layers)
+    if not isinstance(change.site, str) or any(layer < 0 for layer in layers or ()):
+        return None
+    return [site.name for site in cache.sites.select(change.site) if layers is None or site.layer in layers]
 
 
 def _made(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Intervention:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..errors import InterventionError
+from ..errors import InterventionError, KindError
 from ..hooks import At, Columns, Hook, HookLike, apply, bind
 from ..sites import Site, Sites
 from ._choice import POSITIONS, axis_of
@@ -53,7 +53,7 @@ def on_prompt(*hooks: HookLike) -> When:
 
     model.generate(text, hooks=[wb.on_prompt(("mlp_out", halve))])
     """
-    return When(hooks, generated=False)
+    return When(_given(hooks), generated=False)
 
 
 def on_generated(*hooks: HookLike) -> When:
@@ -62,4 +62,10 @@ def on_generated(*hooks: HookLike) -> When:
 
     model.generate(text, hooks=[wb.on_generated(wb.zero("z", layers=3, heads=1))])
     """
-    return When(hooks, generated=True)
+    return When(_given(hooks), generated=True)
+
+
+def _given(hooks: tuple[HookLike, ...]) -> tuple[HookLike, ...]:
+    if any(isinstance(hook, list) for hook in hooks):
+        raise KindError("hooks are given one after the other, on_prompt(first, second), not as a list")
+    return hooks

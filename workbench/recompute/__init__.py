@@ -60,7 +60,8 @@ def recompute(
             x, rows = torch.cat([x, joining.of_tokens(stream)[:, None]]), rows.and_(joining)
         if layer < n_layers and len(rows):
             at = ConePass(recorded, rows, batch.changes, read if layer == n_layers - 1 else None)
-            x, rows = model.blocks[layer](x, at), at.rows
+            x = model.blocks[layer](x, at)
+            rows = at.rows  # of the last layer, those that went on
             work += rows.n_tokens
     return x, rows, work
 

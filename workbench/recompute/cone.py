@@ -61,7 +61,7 @@ class ConePass(Pass):
         mixer = cast(DotProduct, mixer)
         keys_and_values = zip(self.recorded.keys_and_values(mixer), mixer.keys_and_values(new), strict=True)
         k, v = (self.rows.over(recorded, packed) for recorded, packed in keys_and_values)
-        if self._onward is not None:
+        if self._onward is not None:  # from here on, sites fire for these rows only
             q, self.rows = q[self._onward], self.rows.only(self._onward)
         visible = Visibility(
             self.rows.positions(self.recorded.positions), self.recorded.positions[self.rows.example], mixer.window

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..errors import InputError, KindError, nearest
+from ..errors import InputError, count
 from ..hooked import HookedTransformer
 from ..hooks import HookLike
 from ..inputs import Text, TextLike
@@ -20,7 +21,7 @@ from ..metrics import MetricLike, resolve
 from ..recompute.changes import n_units
 from ..sites import Site
 from ..sweep_result import SweepResult, difference
-from .grid import Selection, Where, grid_of, grid_of_selections, sites_of
+from .grid import Selection, Where, grid_of, grid_of_selections, pairs_of, sites_of
 from .labels import read_labels
 from .texts import read_one, result_of
 from .ways import Way, swept, way_through
@@ -37,6 +38,7 @@ def ablate(
     kind: str = "zero",
     reference: TextLike | None = None,
     over: Sequence[str] | None = None,
+    *,
     layers: Choice = None,
     heads: Choice = None,
     positions: Choice | Mapping[str, Sequence[int]] = None,
@@ -45,6 +47,8 @@ def ablate(
     selection: Selection = None,
     hooks: Sequence[HookLike] = (),
     attention_mask: Tensor | None = None,
+    per_position: bool = True,
+    skip_first: bool = False,
     seed: int = 0,
     progress: bool = True,
     memory: int | None = None,
@@ -56,25 +60,27 @@ def ablate(
                (Chan et al. 2022, "causal scrubbing"). "project": what is there, less its part along directions.
     reference: for mean and resample texts or tokens, at least as long as those that are ablated; for project
                directions [width] or [several, width].
+    per_position, skip_first: of the mean, as in `wb.mean`: per_position=False takes one over all positions, and
+               skip_first leaves each text's first token out of it.
     selection: (layer, head) pairs that are ablated all at once.
 
     The other arguments, sites and axes as in `activation_patching`. The effect is the metric's change.
     """
-    check_kind(kind, reference)
+    check_kind(kind, reference, skip_first or not per_position)
     model, metric = model.with_hooks(hooks), resolve(metric, model.tokenizer)
     text = read_one(model, tokens, attention_mask)
     labels = read_labels(positions, text)
     where = Where(over, layers, heads, neurons, positions, window, selection)
     grid = grid_of(model, site, where, text, labels)
     way = way_through(model, metric, text, labels, memory)
-    change, n_tokens = _change(way, site, kind, reference, grid.sites, seed)
+    change, n_tokens = _change(way, site, _Kind(kind, reference, per_position, skip_first, seed), grid.sites)
     base = way.base(text, grid.sites)
     done = swept(way, base, grid, change, progress)
     done = done._replace(computed=done.computed + n_tokens * model.spec.n_layers)
     return result_of(model, text, grid, done, base.measured, torch.empty(0), "ablate")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Faithfulness:
     """How much of what a model does a set of heads does alone.
 
@@ -98,8 +104,9 @@ class Faithfulness:
         """The same for each example."""
         return (self.kept - self.empty) / difference(self.empty, self.full)
 
-    def __float__(self) -> float:
-        return self.mean
+    def __repr__(self) -> str:
+        runs = ", ".join(f"{name} {getattr(self, name).mean():.3f}" for name in ("kept", "full", "empty"))
+        return f"Faithfulness {self.mean:.3f} ({runs}; {count(len(self.kept), 'example')})"
 
 
 @checked_keywords
@@ -108,20 +115,23 @@ def faithfulness(
     tokens: TextLike,
     metric: MetricLike,
     keep: Sequence[tuple[int, int]],
+    *,
     site: str = "z",
     kind: str = "zero",
     reference: TextLike | None = None,
     hooks: Sequence[HookLike] = (),
     attention_mask: Tensor | None = None,
+    per_position: bool = True,
+    skip_first: bool = False,
     seed: int = 0,
     memory: int | None = None,
 ) -> Faithfulness:
     """Keep a set of (layer, head) pairs, ablate all others, and measure what is left.
 
-    site, kind, reference, seed: how the others are ablated, as in `ablate`; the empty set, to which it is compared, is
-    ablated alike. keep=[] is that set.
+    site, kind, reference, per_position, skip_first, seed: how the others are ablated, as in `ablate`; the empty set, to
+    which it is compared, is ablated alike. keep=[] is that set.
     """
-    check_kind(kind, reference)
+    check_kind(kind, reference, skip_first or not per_position)
     model, metric = model.with_hooks(hooks), resolve(metric, model.tokenizer)
     text = read_one(model, tokens, attention_mask)
     sites = sites_of(model, site)
@@ -130,25 +140,26 @@ def faithfulness(
     others = [pair for pair in every if pair not in kept]
     way = way_through(model, metric, text, {}, memory)
     base = way.base(text, tuple(sites))
-    change, _ = _change(way, site, kind, reference, tuple(sites), seed)
+    change, _ = _change(way, site, _Kind(kind, reference, per_position, skip_first, seed), tuple(sites))
     grid = grid_of_selections(model, site, [every, others or every], text)
     of_empty, of_kept = swept(way, base, grid, change, progress=False).values
     return Faithfulness(of_kept if others else base.measured, base.measured, of_empty)
 
 
 def _among(keep: Sequence[tuple[int, int]], every: list[tuple[int, int]], n_layers: int) -> Sequence[tuple[int, int]]:
-    if not isinstance(keep, Sequence) or not all(isinstance(pair, Sequence) and len(pair) == 2 for pair in keep):
-        raise KindError(f"a set of heads is a list of pairs (layer, head); {keep!r} came")
-    for layer, head in keep:
+    pairs = pairs_of(keep, "a set of heads")
+    for layer, head in pairs:
         if (layer + n_layers if layer < 0 else layer, head) not in every:
             raise InputError(f"there is no head ({layer}, {head}) to keep; they are {every[0]} to {every[-1]}")
-    return keep
+    return pairs
 
 
-def check_kind(kind: object, reference: object) -> None:
-    """InputError where kind and reference do not fit."""
+def check_kind(kind: object, reference: object, averaged: bool) -> None:
+    """InputError where kind and reference do not fit, or what is said of a mean is said of something else."""
     if kind not in _KINDS:
-        raise InputError(f"kind is {kind!r}; {', '.join(map(repr, _KINDS))} are known; {nearest(str(kind), _KINDS)}")
+        raise InputError(f"kind is {kind!r}; one of {', '.join(map(repr, _KINDS))} is wanted")
+    if averaged and kind != "mean":
+        raise InputError(f"per_position and skip_first are for kind 'mean', and the kind is {kind!r}")
     if kind == "zero" and reference is not None:
         raise InputError("reference= is for kind 'mean', 'resample' and 'project'; zeros need none")
     if kind != "zero" and reference is None:
@@ -156,15 +167,24 @@ def check_kind(kind: object, reference: object) -> None:
         raise InputError(f"kind {kind!r} needs reference=, {what}")
 
 
-def _change(
-    way: Way, site: str, kind: str, reference: TextLike | None, sites: tuple[Site, ...], seed: int
-) -> tuple[Intervention, int]:
+class _Kind(NamedTuple):
+    """What is put in place of values."""
+
+    name: str
+    reference: TextLike | None
+    per_position: bool
+    skip_first: bool
+    seed: int
+
+
+def _change(way: Way, site: str, kind: _Kind, sites: tuple[Site, ...]) -> tuple[Intervention, int]:
     """What is put in place of values, and how many tokens were run for it."""
-    if kind == "zero":
+    if kind.name == "zero":
         return zero(site), 0
-    if kind == "project":
-        return project_out(site, reference), 0  # type: ignore[arg-type]
-    text: Text = read_one(way.model, reference)  # type: ignore[arg-type]
+    if kind.name == "project":
+        return project_out(site, kind.reference), 0  # type: ignore[arg-type]
+    text: Text = read_one(way.model, kind.reference)  # type: ignore[arg-type]
     cache = way.recorded(text, sites).cache
-    change = mean(cache, site) if kind == "mean" else resample(cache, site, seed=seed)
-    return change, text.tokens.numel()
+    if kind.name == "resample":
+        return resample(cache, site, seed=kind.seed), text.tokens.numel()
+    return mean(cache, site, per_position=kind.per_position, skip_first=kind.skip_first), text.tokens.numel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import index as as_int
 from typing import TypeAlias
 
 import torch
@@ -81,10 +82,11 @@ def grid_of(model: HookedTransformer, site: str, where: Where, text: Text, named
     possible = [word for word in sites[0].axes if word in (*POSITIONS, *UNITS, "key")]
     possible = possible if sites[0].layer is None else ["layer", *possible]
     if isinstance(where.positions, Mapping):
-        possible[possible.index(along)] = along = "label"
+        possible[possible.index(along)] = "label"
+        along = "label"
     axes = _axes(site, possible, where)
     selected = None if where.selection is None else _selected(model, sites[0], where)
-    layers, sites = _layers(model, sites, where, selected)
+    layers, sites = _layers(model, site, sites, where, selected)
     columns, positions = _columns(where, text, named)
     units, numbers = _units(sites, unit_axis, where) if selected is None else (_units_selected(sites, selected), [])
     n_columns = text.tokens.shape[1]
@@ -157,9 +159,18 @@ def _axes(asked: str, possible: Sequence[str], where: Where) -> tuple[str, ...]:
         along = [word for word in along if word == "label" or where.selection is None]
         return tuple(word for word in possible if word in ("layer", *units, *along))
     axes = tuple(where.over) if isinstance(where.over, (list, tuple)) else None
-    if axes is None or not set(axes) <= set(possible) or len(set(axes)) < len(axes):
+    if axes is None:
+        raise InterventionError(f"over is a list of axes, such as {possible!r}; {where.over!r} came")
+    if not set(axes) <= set(possible) or len(set(axes)) < len(axes):
         beside = " beside a selection" if where.selection is not None else ""
-        raise InterventionError(f"{asked!r} is swept over some of {', '.join(possible)}{beside}; {where.over!r} came")
+        hint = ""
+        if "label" in axes and "label" not in possible:
+            hint = "; labels are given as positions={label: [position of each example]}"
+        elif "label" in possible and {*axes} & {*POSITIONS}:
+            hint = "; positions are given by label here"
+        raise InterventionError(
+            f"{asked!r} is swept over some of {', '.join(possible)}{beside}; {where.over!r} came{hint}"
+        )
     return axes
 
 
@@ -170,9 +181,7 @@ def _selected(model: HookedTransformer, site: Site, where: Where) -> list[tuple[
     unit_axis = next((word for word in site.axes if word in UNITS), None)
     if unit_axis is None or site.layer is None:
         raise InterventionError(f"{site.name} has no heads for a selection of (layer, head)")
-    given = where.selection
-    if not isinstance(given, Sequence) or not all(isinstance(pair, Sequence) and len(pair) == 2 for pair in given):
-        raise KindError(f"a selection is a list of pairs (layer, {unit_axis}); {given!r} came")
+    given = pairs_of(where.selection, "a selection")
     if not given:
         raise InterventionError("an empty selection selects nothing")
     layers, units = zip(*given, strict=True)
@@ -180,8 +189,23 @@ def _selected(model: HookedTransformer, site: Site, where: Where) -> list[tuple[
     return list(zip(layers, units, strict=True))
 
 
+def pairs_of(given: object, what: str) -> list[tuple[int, int]]:
+    """A list of (layer, unit), also as an array or rows of a table; KindError for anything else."""
+    try:
+        pairs = [tuple(as_int(number) for number in pair) for pair in given]  # type: ignore[union-attr]
+    except TypeError:
+        pairs = None
+    if pairs is None or any(len(pair) != 2 for pair in pairs):
+        raise KindError(f"{what} is a list of pairs (layer, head); {given!r} came")
+    return pairs  # type: ignore[return-value]
+
+
+def _listed(layers: Sequence[int]) -> str:
+    return f"layer {layers[0]}" if len(layers) == 1 else f"layers {', '.join(map(str, layers))}"
+
+
 def _layers(
-    model: HookedTransformer, sites: list[Site], where: Where, selected: list[tuple[int, int]] | None
+    model: HookedTransformer, site: str, sites: list[Site], where: Where, selected: list[tuple[int, int]] | None
 ) -> tuple[list[int], list[Site]]:
     """The layers on the axis, and the sites that they need: with a window, those of other layers too."""
     if isinstance(where.window, bool) or not isinstance(where.window, int) or where.window < 1:
@@ -194,7 +218,7 @@ def _layers(
     else:
         chosen = existing if where.layers is None else within(where.layers, model.spec.n_layers, "layer")
     if lacking := [layer for layer in chosen if layer not in existing]:
-        raise InterventionError(f"layer {lacking[0]} has no {sites[0].short}")
+        raise InterventionError(f"there is no {site!r} in layer {lacking[0]}; it is in {_listed(existing)}")
     needed = {layer for centre in chosen for layer in _around(centre, where.window)}
     sites = [site for site, layer in zip(sites, existing, strict=True) if layer in needed]
     if len({(found.axes, found.sizes) for found in sites}) > 1:

@@ -32,6 +32,7 @@ def activation_patching(
     site: str = "resid_pre",
     over: Sequence[str] | None = None,
     direction: str = "denoise",
+    *,
     layers: Choice = None,
     heads: Choice = None,
     positions: Choice | Mapping[str, Sequence[int]] = None,

@@ -43,7 +43,7 @@ def planned(
     layer = torch.full((grid.n_cells, n_examples), n_layers)
     first = torch.full((grid.n_cells, n_examples), n_columns)
     at_layers, at_columns, at_units, _ = grid.at.t()
-    for index, site in enumerate(grid.sites):
+    for index, site in enumerate(grid.sites):  # from the first layer on, so that the earliest change comes first
         cells = grid.layers[at_layers, index].nonzero()[:, 0]
         differs = _differs(site, base[site.name], new[site.name], grid.units.shape[-1]).cpu() & real.cpu()[..., None]
         where = _first_columns(differs, grid.columns, grid.units[:, index])[at_columns[cells], at_units[cells]]
@@ -72,7 +72,8 @@ def _first_columns(
     columns: Bool[Tensor, "columns_choice example column"],
     units: Bool[Tensor, "units_choice unit"],
 ) -> Int[Tensor, "columns_choice units_choice example"]:
-    """The first changed column, for each choice of columns and of units. (Of a single key, perhaps too early.)"""
+    """The first changed column, for each choice of columns and of units. Of a pattern any key counts, so that it may be
+    too early for a cell of one key; that only computes more."""
     n_columns = differs.shape[1]
     changed = torch.einsum("ecu,pu->pec", differs.float(), units.float()) > 0
     each = [(changed & mask) for mask in columns]

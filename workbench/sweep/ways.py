@@ -144,8 +144,8 @@ class Wide(Way):
         real = recorded.real
         for cell in (~plan.unchanged).nonzero()[:, 0].tolist():
             start = int(plan.layer[cell].min())  # before it the cell's values are what they were
-            swept = [site for index, site in enumerate(grid.sites) if grid.layers[grid.at[cell, 0], index]]
-            sites = [site for site in swept if site.layer is None or site.layer >= start]
+            every = [site for index, site in enumerate(grid.sites) if grid.layers[grid.at[cell, 0], index]]
+            sites = [site for site in every if site.layer is None or site.layer >= start]
             hooks = [(site, partial(_put, grid=grid, cell=cell, becomes=becomes[site.name])) for site in sites]
             if start < 0:
                 logits, _ = model(recorded.text.tokens, hooks=hooks, attention_mask=real)
