@@ -261,6 +261,7 @@ def test_answers_as_text():
     [
         (lambda: wb.answer_logprob([1] * 6)(LOGITS), "6 tokens and the logits 5 positions"),
         (lambda: wb.answer_logprob([[1], [2]])(LOGITS), "2 answers for 3 examples"),
+        (lambda: wb.answer_logprob([[1], [2], [3], [4]])(LOGITS), "4 answers for 3 examples"),
         (lambda: wb.answer_logprob([23])(LOGITS), "token 23; the vocabulary is 0 to 22"),
         (lambda: wb.answer_logprob([])(LOGITS), "an answer is a text"),
         (lambda: wb.answer_logprob([[1], []])(LOGITS), "at least one token"),
@@ -273,6 +274,20 @@ def test_answers_as_text():
 def test_teacher_forced_metrics_that_do_not_fit(make, says):
     with pytest.raises((errors.MetricError, errors.KindError), match=says):
         make()
+
+
+@pytest.mark.parametrize("make", [wb.logit, wb.prob, wb.rank, lambda sets: wb.prob_diff(3, sets)])
+def test_an_answer_is_named_once(make):
+    with pytest.raises(errors.MetricError, match="names token 1 twice"):
+        make([[1, 1], [2], [3]])(LOGITS)
+    for wrong, says in ((10**30, "ids are counted from 0"), (-1, "ids are counted from 0")):
+        with pytest.raises(errors.MetricError, match=says):
+            make(wrong)(LOGITS)
+
+
+def test_a_reference_of_other_length_is_refused():
+    with pytest.raises(errors.MetricError, match="logits have 6 positions and the run's 5"):
+        wb.kl_from(torch.randn(3, 6, 23))(LOGITS)
 
 
 def test_the_difference_of_probabilities():

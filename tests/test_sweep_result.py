@@ -132,3 +132,42 @@ def test_the_largest_effects_first():
         index = tuple(r.places[axis].index(place) for axis, place in zip(r.axes, row, strict=False))
         assert row.effect == float(r.effect[index])
         assert row.value == float(r.mean[index])
+
+
+def test_p_values_compare_means_where_examples_are_missing():
+    """By hand: a cell where two of six examples moved by 5, beside one where all moved by 1."""
+    clean = np.zeros(6)
+    values = np.ones((6, 2))
+    values[:2, 0], values[2:, 0] = 5.0, np.nan
+    p = result(values, clean, direction="ablate").p_values()
+    signs = np.array(list(product((1, -1), repeat=6)))
+    largest = np.maximum(np.abs(signs[:, :2].sum(1) * 5 / 2), np.abs(signs.mean(1)))
+    assert np.allclose(p, [(largest >= 5 - 1e-5).mean(), (largest >= 1 - 1e-5).mean()])
+
+
+def test_many_cells_are_resampled_a_part_at_a_time():
+    values = np.random.default_rng(0).normal(size=(3, 1500))
+    r = result(values, np.zeros(3), direction="ablate")
+    few = result(values[:, 1400:], np.zeros(3), direction="ablate")
+    assert torch.equal(r.interval()[:, 1400:], few.interval())
+    assert r.p_values().shape == (1500,)
+
+
+def test_runs_that_are_one_tensor_are_saved(tmp_path):
+    same = torch.ones(3)
+    r = replace(result(np.ones((3, 2)), same, same), clean=same, corrupted=same)
+    r.save(tmp_path / "r")
+    assert torch.equal(SweepResult.load(tmp_path / "r").corrupted, same)
+    with pytest.raises(wb.errors.InputError, match="is a folder"):
+        r.save(tmp_path)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "a", 1.5, True, None])
+def test_how_many_and_which_seed(wrong):
+    r = result(*drawn())
+    for ask in (lambda: r.interval(n_resamples=wrong), lambda: r.p_values(n_flips=wrong)):
+        with pytest.raises(wb.errors.InputError, match="from 1 on"):
+            ask()
+    if wrong != 0:
+        with pytest.raises(wb.errors.InputError, match="seed is"):
+            r.interval(seed=wrong)

@@ -16,6 +16,8 @@ from .errors import InputError
 def atomic_file(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path` that takes its place when the block ends well, and vanishes otherwise."""
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder; a file is wanted")
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     os.close(handle)
@@ -56,8 +58,11 @@ def check_writable(path: Path) -> None:
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; a file is wanted")
     existing = next(parent for parent in path.absolute().parents if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise InputError(f"{str(path)!r} cannot be written: {str(existing)!r} is no folder to write to")
+    try:
+        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=existing):
+            pass
+    except OSError as error:
+        raise InputError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
 
 
 def _umask() -> int:

@@ -94,7 +94,10 @@ def merge(first: BoundHooks, then: BoundHooks) -> BoundHooks:
 def as_sequence(hooks: Iterable[HookLike]) -> list[HookLike]:
     if isinstance(hooks, (str, dict)) or not isinstance(hooks, Iterable):
         raise KindError(f"hooks are a sequence of (site, function) pairs or interventions, not {hooks!r}")
-    return list(hooks)
+    try:
+        return list(hooks)
+    except TypeError:  # a tensor without axes says that it can be iterated
+        raise KindError(f"hooks are a sequence of (site, function) pairs or interventions, not {hooks!r}") from None
 
 
 def _pairs(item: HookLike, sites: Sites) -> Sequence[tuple[Site, Hook]]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _TENSORS = ("values", "clean", "corrupted", "unchanged")
+_AT_A_TIME = 512  # cells, or patterns of signs, that are resampled at a time
 _LEAST = 1e-6  # of base and other; float32 rounds at 6e-8
 
 
@@ -95,35 +96,34 @@ class SweepResult:
         """
         if not isinstance(level, float) or not 0 < level < 1:
             raise InputError(f"level is {level!r}; a share between 0 and 1 is wanted, such as 0.95")
-        n_examples = len(self.values)
-        if n_examples == 1:
-            return self.mean.new_full((2, *self.mean.shape), torch.nan)
-        generator = torch.Generator().manual_seed(seed)
-        drawn = torch.randint(n_examples, (n_resamples, n_examples), generator=generator)
+        n_examples, n_resamples = len(self.values), _positive(n_resamples, "n_resamples")
+        drawn = torch.randint(n_examples, (n_resamples, n_examples), generator=_generator(seed))
         times = torch.zeros(n_resamples, n_examples).scatter_add(1, drawn, torch.ones(n_resamples, n_examples))
-        n_there = times @ (~self.values.reshape(len(self.values), -1).isnan()).float()
-        effects = self._effect_of_means(*((times @ part.nan_to_num()) / n_there for part in self._parts))
         tails = torch.tensor([(1 - level) / 2, (1 + level) / 2])
-        interval = torch.stack([cell.nanquantile(tails) for cell in effects.t()], 1)
-        return interval.masked_fill(self._alone, torch.nan).reshape(2, *self.mean.shape)
+        found = []
+        for parts in zip(*(part.split(_AT_A_TIME, 1) for part in self._parts), strict=True):
+            n_there = times @ (~parts[0].isnan()).float()
+            effects = self._effect_of_means(*((times @ part.nan_to_num()) / n_there for part in parts))
+            found += [cell.nanquantile(tails) for cell in effects.t()]
+        return torch.stack(found, 1).masked_fill(self._alone, torch.nan).reshape(2, *self.mean.shape)
 
     def p_values(self, n_flips: int = 10_000, seed: int = 0) -> Float[Tensor, " *axes"]:
         """How often chance alone moves some cell as far: examples' changes (value - base) with random signs, and the
         largest mean change of all cells against each cell's own, which allows for there being many (Westfall and Young
         1993). Every pattern of signs is tried where there are no more than n_flips; NaN where a cell has a single
         example."""
-        n_examples = len(self.values)
-        if n_examples == 1:
-            return torch.full_like(self.mean, torch.nan)
-        changes = (self._parts[0] - self._parts[1]).nan_to_num()
+        n_examples, n_flips = len(self.values), _positive(n_flips, "n_flips")
+        changes = self._parts[0] - self._parts[1]
+        shares = changes.nan_to_num() / (~changes.isnan()).sum(0).clamp(min=1)  # whose sum is the mean change
+        shares = shares.masked_fill(self._alone, 0.0)
         if 2**n_examples <= n_flips:
             signs = torch.tensor(list(product((1.0, -1.0), repeat=n_examples)))
         else:
-            drawn = torch.randint(2, (n_flips, n_examples), generator=torch.Generator().manual_seed(seed))
+            drawn = torch.randint(2, (n_flips, n_examples), generator=_generator(seed))
             signs = torch.cat([torch.ones(1, n_examples), 2.0 * drawn - 1])  # what was seen is one of the patterns
-        largest = (signs @ changes).abs().amax(1)
-        seen = changes.sum(0).abs() * (1 - 1e-6)  # so that rounding does not tell a pattern from itself
-        p_values = torch.stack([(largest >= cell).float().mean() for cell in seen])
+        largest = torch.cat([(some @ shares).abs().amax(1) for some in signs.split(_AT_A_TIME)]).sort().values
+        seen = shares.sum(0).abs() * (1 - 1e-6)  # so that rounding does not tell a pattern from itself
+        p_values = 1 - torch.searchsorted(largest, seen) / len(largest)
         return p_values.masked_fill(self._alone, torch.nan).reshape(self.mean.shape)
 
     @property
@@ -152,7 +152,7 @@ class SweepResult:
             "direction": self.direction,
             "work": self.work,
         }
-        tensors = {name: getattr(self, name).contiguous() for name in _TENSORS}
+        tensors = {name: getattr(self, name).clone().contiguous() for name in _TENSORS}
         with atomic_file(path) as temporary:
             save_file(tensors, temporary, {"workbench_sweep": json.dumps(described)})
 
@@ -216,3 +216,15 @@ def difference(base: Tensor, other: Tensor) -> Tensor:
     """other - base; NaN where it is no more than rounding."""
     moved = other - base
     return torch.where(moved.abs() <= _LEAST * (base.abs() + other.abs()), torch.nan, moved)
+
+
+def _positive(given: object, word: str) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise InputError(f"{word} is {given!r}; a whole number from 1 on is wanted")
+    return given
+
+
+def _generator(seed: object) -> torch.Generator:
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise InputError(f"seed is {seed!r}; a whole number from 0 on is wanted")
+    return torch.Generator().manual_seed(seed)

@@ -92,6 +92,8 @@ class Tokenizer:
         """
         if not isinstance(text, str):
             raise KindError(f"text to encode came as {type(text).__name__}; a str is wanted")
+        if any("\ud800" <= character <= "\udfff" for character in text):
+            raise InputError(f"the text {text!r} holds half a surrogate pair, which is no character")
         ids = self.backend.encode(text).ids
         if prepend_bos is None:
             return ids

@@ -8,6 +8,26 @@ from test_cache import plain_spec
 import workbench as wb
 
 errors = wb.errors
+
+
+def test_a_direction_through_neurons_is_all_of_them():
+    model = powered(plain_spec())
+    direction = torch.ones(width(model, ("post", 0)))
+    for change in (wb.steer("post", direction, neurons=[1, 2]), wb.project_out("post", direction, neurons=1)):
+        with pytest.raises(errors.InterventionError, match="leave neurons out"):
+            model(TOKENS, hooks=[change])
+    ablated = {"site": "post", "kind": "project", "reference": direction, "progress": False}
+    for chosen in ({}, {"neurons": [1, 2], "over": ("layer",)}):
+        with pytest.raises(errors.InputError, match="runs through all of 'post'"):
+            wb.ablate(model, TOKENS, wb.logit(1), **ablated, **chosen)
+    r = wb.ablate(model, TOKENS, wb.logit(1), over=("layer",), **ablated)
+    logits, _ = model(TOKENS, hooks=[wb.project_out("post", direction, layers=1)])
+    assert close(r.values[:, 1], logits[:, -1, 1], 1e-4)
+    for empty in (torch.zeros(0, 4), torch.zeros(0)):
+        with pytest.raises(errors.InterventionError, match="empty"):
+            wb.project_out("z", empty)
+
+
 TOKENS = some_tokens(2)
 DIRECTIONS = torch.randn(3, 24, generator=torch.Generator().manual_seed(0))
 

@@ -122,7 +122,7 @@ def test_a_reference_that_does_not_fit(model, reference):
     for make in (wb.mean, wb.resample, wb.freeze):
         with pytest.raises(errors.KindError, match="takes a cache"):
             make(TOKENS, "z")
-    for seed in (0.5, True, None):
+    for seed in (0.5, True, None, -1, 2**70):
         with pytest.raises(errors.KindError, match="seed"):
             wb.resample(some, "z", seed=seed)
 

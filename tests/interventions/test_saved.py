@@ -92,6 +92,8 @@ def test_what_cannot_be_read(tmp_path, model):
         {key: json.dumps([{"kind": "Zero", "place": "z"}])},
         {key: json.dumps([{"kind": "Patch", "site": "z"}])},
         {key: json.dumps({"kind": "Zero"})},
+        {key: json.dumps([{"kind": "Scale", "site": "z", "factor": "a"}])},
+        {key: json.dumps([{"kind": "Zero", "site": "z", "layers": "a"}])},
     ):
         save_file(some, path, held)
         with pytest.raises(errors.LoadError, match=r"holds no saved interventions|not known here"):

@@ -158,6 +158,25 @@ WRONG = {
     "a label too short": ({"positions": {"end": [1]}}, errors.InterventionError, "'end' has 1 position for 2 examples"),
     "a label outside": ({"positions": {"end": [1, 6]}}, errors.InterventionError, "label 'end': position 6"),
     "a label of a kind": ({"positions": {"end": "last"}}, errors.KindError, "'last'"),
+    "a label of two positions": ({"positions": {"end": [[1, 4], [2, 5]]}}, errors.KindError, "a list of ints"),
+    "a label that is a mapping": ({"positions": {"end": {1: 2, 3: 4}}}, errors.KindError, "a list of ints"),
+    "a label that is no text": ({"positions": {1: [1, 2]}}, errors.KindError, "a label is a text"),
+    "a window of one layer's site": (
+        {"site": "blocks.1.hook_mlp_out", "window": 3, "over": ()},
+        errors.InterventionError,
+        "is one layer's",
+    ),
+    "axes of axes": ({"over": [["layer"]]}, errors.InterventionError, "a list of axes"),
+    "a layer without the site": (
+        {"site": "blocks.0.hook_resid_pre", "layers": [1]},
+        errors.InterventionError,
+        "there is no 'blocks.0.hook_resid_pre' in layer 1; it is in layer 0",
+    ),
+    "heads that are true": ({"site": "z", "selection": [(True, True)]}, errors.KindError, "pairs"),
+    "memory in words": ({"memory": "1GB"}, errors.KindError, "memory is '1GB'"),
+    "no memory": ({"memory": 0}, errors.KindError, "memory is 0"),
+    "a mask of text": ({"attention_mask": "junk"}, errors.InputError, "attention_mask is str"),
+    "hooks of a kind": ({"hooks": torch.tensor(1.0)}, errors.KindError, "hooks are a sequence"),
     "no label": ({"positions": {}}, errors.InterventionError, "no label"),
     "over positions, which are labels": (
         {"positions": {"end": -1}, "over": ("layer", "pos")},
@@ -193,6 +212,22 @@ def test_a_site_of_no_layer_is_swept_by_position(nano):
         assert r.axes == ("pos",)
     with pytest.raises(errors.InterventionError, match="'embed' is swept over some of pos; "):
         wb.activation_patching(nano, clean, corrupted, DIFFERENCE, "embed", ("layer", "pos"), progress=False)
+
+
+def test_a_window_may_be_larger_than_the_model_and_memory_than_the_machine(nano):
+    clean, corrupted = pair()
+    sweep = {"site": "mlp_out", "progress": False, "over": ("layer",)}
+    every = wb.activation_patching(nano, clean, corrupted, DIFFERENCE, "mlp_out", (), progress=False).values
+    r = wb.activation_patching(nano, clean, corrupted, DIFFERENCE, window=300_000_000, memory=10**30, **sweep)
+    assert close(r.values, every[:, None].expand_as(r.values))
+
+
+def test_what_is_no_model():
+    for wrong in (None, torch.nn.Linear(2, 2)):
+        with pytest.raises(errors.KindError, match="a sweep is over a model"):
+            wb.activation_patching(wrong, *pair(), DIFFERENCE)
+        with pytest.raises(errors.KindError, match="a sweep is over a model"):
+            wb.ablate(wrong, pair()[0], DIFFERENCE)
 
 
 # Hooks beside the cell
@@ -334,11 +369,14 @@ def test_keeping_a_set_of_heads(nano):
     assert nothing.mean == 0
     everything = [(layer, head) for layer in range(n_layers) for head in range(n_heads)]
     assert wb.faithfulness(nano, clean, DIFFERENCE, everything).mean == 1
-    for wrong, says in (([(0, 9)], r"no head \(0, 9\)"), ([(9, 0)], r"no head \(9, 0\)")):
-        with pytest.raises(errors.InputError, match=says):
+    of_negative = wb.faithfulness(nano, clean, DIFFERENCE, [(-1, -1)])
+    assert close(of_negative.kept, wb.faithfulness(nano, clean, DIFFERENCE, [(n_layers - 1, n_heads - 1)]).kept)
+    for wrong, says in (([(0, 9)], "head 9 was chosen"), ([(-9, 0)], "layer -9 was chosen")):
+        with pytest.raises(errors.InterventionError, match=says):
             wb.faithfulness(nano, clean, DIFFERENCE, wrong)
-    with pytest.raises(errors.KindError, match="pairs"):
-        wb.faithfulness(nano, clean, DIFFERENCE, [3])
+    for wrong in ([3], [("a", 1)], [(None, 1)], ["01"], [(0.0, 1.0)]):
+        with pytest.raises(errors.KindError, match="pairs"):
+            wb.faithfulness(nano, clean, DIFFERENCE, wrong)
 
 
 # Metrics that read several positions

@@ -32,6 +32,7 @@ MEANS = {
     "ablate": "effect: the change from the clean run",
 }
 INTERVAL = "interval: where 95% of the effects of resampled {} lie"
+PADDED = "position: a column of texts of unequal length, which end together; --labels goes by what stands there"
 _SHOWN = 20  # texts in a report
 
 
@@ -82,7 +83,12 @@ class Report:
     @property
     def notes(self) -> list[str]:
         several = len(self.result.values) > 1
-        return [MEANS[self.result.direction], *([INTERVAL.format(self.noun + "s")] if several else [])]
+        padded = "pos" in self.result.axes and bool(self.result.values.isnan().any())
+        return [
+            MEANS[self.result.direction],
+            *([INTERVAL.format(self.noun + "s")] if several else []),
+            *([PADDED] if padded else []),
+        ]
 
 
 def check_outputs(paths: Sequence[Path], read: Sequence[Path | None]) -> None:

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from .arrays import Array
 from .edges import Edge
-from .style import LABEL_SIZE, Scale, colorbar, finish, title_room
+from .style import LABEL_SIZE, SCALE_LEAST, Scale, colorbar, finish, title_room
 
 GAP = 18  # px between panels
 SCALE_ROOM = 84  # px for the colour scale on the right
@@ -180,8 +180,9 @@ def _add_names(fig: go.Figure, grid: Grid, names: Sequence[str]) -> None:
 def _set_size(fig: go.Figure, grid: Grid, rows: Edge, columns: Edge, above: int, across: float) -> None:
     width, height = round(grid.plot_width), round(grid.plot_height)
     right = max(SCALE_ROOM, round(across) - width + 8)  # a title may be longer than the plot is wide
+    below = max(columns.depth, SCALE_LEAST - height + 8)  # a scale may be longer than the plot is high
     fig.update_layout(
-        margin={"l": rows.left, "r": right, "t": above, "b": columns.depth, "pad": 0},
+        margin={"l": rows.left, "r": right, "t": above, "b": below, "pad": 0},
         width=width + rows.left + right,
-        height=height + above + columns.depth,
+        height=height + above + below,
     )

@@ -183,19 +183,22 @@ def title_room(title: str | None, subtitle: str | None) -> tuple[int, float]:
     return above, max(8.2 * len(title or ""), 6.6 * len(subtitle or ""))
 
 
+SCALE_LEAST = 90  # pixels that a scale needs to be read, however low the plot
+
+
 def colorbar(title: str, height: float, **more: Any) -> dict[str, Any]:
     """A slim scale at the top right of a plot `height` pixels high."""
     return {
         "title": {"text": title, "side": "top", "font": {"size": LABEL_SIZE}},
         "lenmode": "pixels",
-        "len": min(height, 220),
+        "len": max(SCALE_LEAST, min(height, 220)),
         "y": 1,
         "yanchor": "top",
         "ypad": 0,
         "thickness": 10,
         "outlinewidth": 0,
         "ticks": "",
-        "nticks": 6,
+        "nticks": 6 if height > SCALE_LEAST else 3,
         "tickfont": {"size": LABEL_SIZE},
         "xpad": 14,
         "x": 1,

@@ -25,6 +25,8 @@ class OfDirections(Intervention):
     def check(self, site: Site) -> None:
         super().check(site)
         width = site.sizes[-1]
+        if self.neurons is not None:
+            raise InterventionError(f"a direction runs through all neurons of {site.name}; leave neurons out")
         if width is None or self.directions.shape[-1] != width:
             wanted = "a site with a fixed width" if width is None else f"a width of {width}"
             raise InterventionError(
@@ -116,6 +118,8 @@ def _directions(given: object, most_axes: int) -> Tensor:
         came = f"{given.dtype} {list(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
         wanted = "[width]" if most_axes == 1 else "[width] or [several, width]"
         raise KindError(f"a direction is a tensor of floating point, {wanted}; {came} came")
+    if not given.numel():
+        raise InterventionError(f"the direction is empty, {list(given.shape)}")
     if not bool(given.isfinite().all()):
         raise InterventionError("the direction holds values that are not finite")
     return given.detach().float()

@@ -212,8 +212,8 @@ def resample(
 ) -> Resample:
     """Put the values of another text in place of a site's: for each example one text of a reference set, drawn by
     `seed`, the same at every site (Chan et al. 2022, "causal scrubbing")."""
-    if isinstance(seed, bool) or not isinstance(seed, int):
-        raise KindError(f"seed is {seed!r}; a whole number is wanted")
+    if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+        raise KindError(f"seed is {seed!r}; a whole number from 0 on is wanted")
     reference = _checked(reference, "resample")
     return Resample(site, layers, positions, heads, neurons, reference=reference, seed=seed)
 

@@ -22,6 +22,7 @@ from ._base import Intervention
 from ._choice import Choice, numbers_of
 
 _CHOICES = ("layers", "positions", "heads", "neurons")
+_KINDS: dict[str, Any] = {"float": (int, float), "int": int, "bool": bool, "Choice": (int, list, type(None))}
 _KEY = "workbench_interventions"
 
 
@@ -92,6 +93,8 @@ def _made(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Interventio
             given[field.name] = ActivationCache.of_tensors(said[field.name], of_cache)
         elif field.name in tensors:
             given[field.name] = tensors[field.name]
+        elif not isinstance(given.get(field.name), _KINDS.get(str(field.type), object)):
+            raise LoadError(f"the {field.name} of {said['kind']} is {given.get(field.name)!r}")
     given["site"] = tuple(said["site"]) if isinstance(said["site"], list) else said["site"]
     del given["kind"]
     return kind(**given)

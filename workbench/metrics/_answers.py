@@ -27,6 +27,12 @@ def ids_of_each(
         raise MetricError(f"the metric names {count(len(ids), 'token')} for {count(batch, 'example')}")
     ids = ids.reshape(len(ids) if ids.ndim else 1, -1)
     there = ids != NO_ANSWER
+    for answers in ids:
+        values, times = answers[answers != NO_ANSWER].unique(return_counts=True)
+        if bool((times > 1).any()):
+            raise MetricError(
+                f"the metric names token {int(values[times > 1][0])} twice among the answers of an example"
+            )
     if int(ids[there].min()) < 0 or int(ids.max()) >= n_vocab:
         named = ids[there].tolist()
         named = named if len(named) > 1 else named[0]
@@ -47,7 +53,7 @@ def as_ids(token: TokenLike, tokenizer: Tokenizer | None) -> Int[Tensor, "*examp
         ids = torch.tensor([_id(one, tokenizer) for one in token])
     else:
         raise KindError(f"a token is an id, a text, a list with one per example or a list of sets, not {token!r}")
-    if ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim > 2:
+    if ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim > 2 or not ids.numel():
         raise KindError(f"token ids are whole numbers, one or [example]; {ids.dtype} of shape {list(ids.shape)} came")
     return ids.long()
 
@@ -63,6 +69,8 @@ def _is_set(answers: object) -> bool:
 
 def _id(token: object, tokenizer: Tokenizer | None) -> int:
     if isinstance(token, int) and not isinstance(token, bool):
+        if not 0 <= token < 2**31:
+            raise MetricError(f"the metric names token {token}; ids are counted from 0")
         return token
     if not isinstance(token, str):
         raise KindError(f"a token is an id or a text, not {type(token).__name__} {token!r}")

@@ -56,7 +56,8 @@ class OfEnding(Metric):
     def score(
         self, picked: Float[Tensor, "row vocab"], example: Int[Tensor, " row"], read: Int[Tensor, " row"]
     ) -> Float[Tensor, " row"]:
-        ending = self._ids(1 + int(example.max())).to(picked.device)
+        ending = _ending(self.ending, None).to(picked.device)
+        ending = ending.expand(1 + int(example.max()), -1) if ending.ndim == 1 else ending
         foreseen = -F.cross_entropy(picked, ending[example, read], reduction="none")
         return -foreseen / (ending[example] != NO_ANSWER).sum(1) if self.average else foreseen
 
@@ -82,7 +83,7 @@ class OfEnding(Metric):
         ending = _ending(self.ending, None).cpu()
         if ending.ndim == 1:
             return ending.expand(batch, -1)
-        if len(ending) < batch:
+        if len(ending) != batch:
             raise MetricError(f"the metric names {count(len(ending), 'answer')} for {count(batch, 'example')}")
         return ending
 
@@ -99,12 +100,12 @@ def _ending(given: AnswerLike, tokenizer: Tokenizer | None) -> Int[Tensor, "*exa
         ids = given
     elif isinstance(given, str):
         ids = torch.tensor(_ids_of(given, tokenizer))
-    elif isinstance(given, Sequence) and given and all(isinstance(one, int) for one in given):
+    elif isinstance(given, Sequence) and given and not isinstance(given, bytes) and all(map(_is_id, given)):
         ids = torch.tensor(given)
-    elif isinstance(given, Sequence) and given:
+    elif isinstance(given, Sequence) and given and not isinstance(given, bytes):
         rows = [torch.tensor(_ids_of(one, tokenizer)) for one in given]
         ids = pad_sequence(rows, batch_first=True, padding_value=NO_ANSWER)
-    else:
+    else:  # bytes are no ids
         raise KindError(f"an answer is a text, ids, or a list with one for each example; {given!r} came")
     if ids.is_floating_point() or ids.dtype == torch.bool or ids.ndim not in (1, 2) or not ids.numel():
         raise KindError(
@@ -113,11 +114,15 @@ def _ending(given: AnswerLike, tokenizer: Tokenizer | None) -> Int[Tensor, "*exa
     return ids.long()
 
 
+def _is_id(one: object) -> bool:
+    return isinstance(one, int) and not isinstance(one, bool) and 0 <= one < 2**31
+
+
 def _ids_of(answer: object, tokenizer: Tokenizer | None) -> list[int]:
     if isinstance(answer, str) and tokenizer is None:
         raise MetricError(f"the metric's answer is the text {answer!r} and no tokenizer is at hand; give its ids")
     ids = tokenizer.continuation(answer) if isinstance(answer, str) and tokenizer is not None else answer
-    if not isinstance(ids, Sequence) or not ids or not all(isinstance(i, int) for i in ids):
+    if not isinstance(ids, Sequence) or not ids or not all(map(_is_id, ids)):
         raise MetricError(f"an answer is a text or a list of ids, of at least one token; {answer!r} came")
     return list(ids)
 
@@ -150,8 +155,9 @@ def loss(tokens: Int[Tensor, "*batch pos"], attention_mask: Tensor | None = None
         raise MetricError(f"a loss is of at least two tokens, [pos] or [batch, pos]; {list(tokens.shape)} came")
     if attention_mask is None:
         return OfEnding(tokens[..., 1:], average=True)
-    if attention_mask.shape != tokens.shape or tokens.ndim != 2:
-        raise MetricError(f"attention_mask is {list(attention_mask.shape)}; the tokens' {list(tokens.shape)} is wanted")
+    if not isinstance(attention_mask, Tensor) or attention_mask.shape != tokens.shape or tokens.ndim != 2:
+        came = list(attention_mask.shape) if isinstance(attention_mask, Tensor) else type(attention_mask).__name__
+        raise MetricError(f"attention_mask is {came}; the tokens' {list(tokens.shape)} is wanted")
     rows = [row[mask.bool()][1:].tolist() for row, mask in zip(tokens, attention_mask, strict=True)]
     if [] in rows:
         raise MetricError(f"a loss is of at least two tokens, and row {rows.index([])} has fewer")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from ..errors import KindError, MetricError
+from ..errors import KindError, MetricError, count
 from ..keywords import checked_keywords
 from ..tokenizer import Tokenizer
 from ._answers import NO_ANSWER, TokenLike, as_ids, ids_of_each
@@ -113,7 +113,14 @@ class KLFrom(OfOnePosition):
             raise MetricError(
                 f"the reference has {n_examples} examples and {n_there} tokens, and the logits {batch} and {n_vocab}"
             )
-        self.positions(batch, self.reference.shape[1])
+
+    def positions(self, batch: int, n_pos: int) -> Int[Tensor, " example"]:
+        if self.reference.shape[1] != n_pos:
+            raise MetricError(
+                f"the reference's logits have {count(self.reference.shape[1], 'position')} and the run's {n_pos}; "
+                "those of texts of the same length are wanted"
+            )
+        return super().positions(batch, n_pos)
 
     def resolved(self, tokenizer: Tokenizer | None) -> Metric:
         return self

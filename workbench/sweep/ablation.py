@@ -10,20 +10,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from ..errors import InputError, count
+from ..errors import InputError, InterventionError, count
 from ..hooked import HookedTransformer
 from ..hooks import HookLike
 from ..inputs import Text, TextLike
 from ..interventions import Intervention, mean, project_out, resample, zero
-from ..interventions._choice import Choice
+from ..interventions._choice import Choice, within
 from ..keywords import checked_keywords
 from ..metrics import MetricLike, resolve
-from ..recompute.changes import n_units
+from ..recompute.changes import UNITS, n_units
 from ..sites import Site
 from ..sweep_result import SweepResult, difference
 from .grid import Selection, Where, grid_of, grid_of_selections, pairs_of, sites_of
 from .labels import read_labels
-from .texts import read_one, result_of
+from .texts import checked_model, read_one, result_of
 from .ways import Way, swept, way_through
 
 _KINDS = ("zero", "mean", "resample", "project")
@@ -67,11 +67,13 @@ def ablate(
     The other arguments, sites and axes as in `activation_patching`. The effect is the metric's change.
     """
     check_kind(kind, reference, skip_first or not per_position)
-    model, metric = model.with_hooks(hooks), resolve(metric, model.tokenizer)
+    model, metric = checked_model(model).with_hooks(hooks), resolve(metric, model.tokenizer)
     text = read_one(model, tokens, attention_mask)
     labels = read_labels(positions, text)
     where = Where(over, layers, heads, neurons, positions, window, selection)
     grid = grid_of(model, site, where, text, labels)
+    if kind == "project" and grid.sites[0].axes[-1] in UNITS and not grid.units.all():
+        raise InputError(f"a direction runs through all of {site!r}'s {grid.sites[0].axes[-1]}; sweep over other axes")
     way = way_through(model, metric, text, labels, memory)
     change, n_tokens = _change(way, site, _Kind(kind, reference, per_position, skip_first, seed), grid.sites)
     base = way.base(text, grid.sites)
@@ -132,11 +134,11 @@ def faithfulness(
     which it is compared, is ablated alike. keep=[] is that set.
     """
     check_kind(kind, reference, skip_first or not per_position)
-    model, metric = model.with_hooks(hooks), resolve(metric, model.tokenizer)
+    model, metric = checked_model(model).with_hooks(hooks), resolve(metric, model.tokenizer)
     text = read_one(model, tokens, attention_mask)
     sites = sites_of(model, site)
     every = [(found.layer or 0, unit) for found in sites for unit in range(n_units(found))]
-    kept = {(layer % model.spec.n_layers, unit) for layer, unit in _among(keep, every, model.spec.n_layers)}
+    kept = _among(keep, every, model.spec.n_layers)
     others = [pair for pair in every if pair not in kept]
     way = way_through(model, metric, text, {}, memory)
     base = way.base(text, tuple(sites))
@@ -146,17 +148,21 @@ def faithfulness(
     return Faithfulness(of_kept if others else base.measured, base.measured, of_empty)
 
 
-def _among(keep: Sequence[tuple[int, int]], every: list[tuple[int, int]], n_layers: int) -> Sequence[tuple[int, int]]:
-    pairs = pairs_of(keep, "a set of heads")
-    for layer, head in pairs:
-        if (layer + n_layers if layer < 0 else layer, head) not in every:
-            raise InputError(f"there is no head ({layer}, {head}) to keep; they are {every[0]} to {every[-1]}")
-    return pairs
+def _among(keep: Sequence[tuple[int, int]], every: list[tuple[int, int]], n_layers: int) -> set[tuple[int, int]]:
+    """The pairs, counted from the front; InterventionError for one that does not exist."""
+    if not (pairs := pairs_of(keep, "a set of heads")):
+        return set()
+    layers, units = zip(*pairs, strict=True)
+    size = 1 + max(unit for _, unit in every)
+    counted = set(zip(within(layers, n_layers, "layer"), within(units, size, "head"), strict=True))
+    if lacking := sorted(counted - set(every)):
+        raise InterventionError(f"there is no head {lacking[0]} to keep")
+    return counted
 
 
 def check_kind(kind: object, reference: object, averaged: bool) -> None:
     """InputError where kind and reference do not fit, or what is said of a mean is said of something else."""
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise InputError(f"kind is {kind!r}; one of {', '.join(map(repr, _KINDS))} is wanted")
     if averaged and kind != "mean":
         raise InputError(f"per_position and skip_first are for kind 'mean', and the kind is {kind!r}")

@@ -97,7 +97,12 @@ def grid_of(model: HookedTransformer, site: str, where: Where, text: Text, named
         unit_axis: tuple(numbers),
         "key": tuple(range(n_columns)),
     }
-    masks = {"layer": _layer_masks(sites, layers, where.window), along: columns, unit_axis: units, "key": keys}
+    masks = {
+        "layer": _layer_masks(sites, layers, min(where.window, 2 * model.spec.n_layers)),
+        along: columns,
+        unit_axis: units,
+        "key": keys,
+    }
     joint = {kind: mask if kind in axes else mask.any(0, keepdim=True) for kind, mask in masks.items()}
     cells = _product({axis: len(places[axis]) for axis in axes})
     return Grid(
@@ -159,7 +164,7 @@ def _axes(asked: str, possible: Sequence[str], where: Where) -> tuple[str, ...]:
         along = [word for word in along if word == "label" or where.selection is None]
         return tuple(word for word in possible if word in ("layer", *units, *along))
     axes = tuple(where.over) if isinstance(where.over, (list, tuple)) else None
-    if axes is None:
+    if axes is None or not all(isinstance(axis, str) for axis in axes):
         raise InterventionError(f"over is a list of axes, such as {possible!r}; {where.over!r} came")
     if not set(axes) <= set(possible) or len(set(axes)) < len(axes):
         beside = " beside a selection" if where.selection is not None else ""
@@ -192,7 +197,7 @@ def _selected(model: HookedTransformer, site: Site, where: Where) -> list[tuple[
 def pairs_of(given: object, what: str) -> list[tuple[int, int]]:
     """A list of (layer, unit), also as an array or rows of a table; KindError for anything else."""
     try:
-        pairs = [tuple(as_int(number) for number in pair) for pair in given]  # type: ignore[union-attr]
+        pairs = [tuple(as_int(number) for number in pair if not isinstance(number, bool)) for pair in given]  # type: ignore[union-attr]
     except TypeError:
         pairs = None
     if pairs is None or any(len(pair) != 2 for pair in pairs):
@@ -219,7 +224,10 @@ def _layers(
         chosen = existing if where.layers is None else within(where.layers, model.spec.n_layers, "layer")
     if lacking := [layer for layer in chosen if layer not in existing]:
         raise InterventionError(f"there is no {site!r} in layer {lacking[0]}; it is in {_listed(existing)}")
-    needed = {layer for centre in chosen for layer in _around(centre, where.window)}
+    if where.window > 1 and len(existing) < len(model.sites.select(sites[0].short)):
+        raise InterventionError(f"{site!r} is one layer's; a window of layers wants the kind, {sites[0].short!r}")
+    window = min(where.window, 2 * model.spec.n_layers)
+    needed = {layer for centre in chosen for layer in _around(centre, window)}
     sites = [site for site, layer in zip(sites, existing, strict=True) if layer in needed]
     if len({(found.axes, found.sizes) for found in sites}) > 1:
         raise InterventionError(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InterventionError, KindError, count
 from ..inputs import Text
-from ..interventions._choice import within
+from ..interventions._choice import numbers_of, within
 from ..metrics import Labels
 from ..metrics._base import column_of
 
@@ -22,17 +22,19 @@ def read_labels(positions: object, text: Text) -> Labels:
         return {}
     if not positions:
         raise InterventionError("positions holds no label; {label: [position of each example]} is wanted")
-    return {str(label): _of_each(str(label), given, text) for label, given in positions.items()}
+    for label in positions:
+        if not isinstance(label, str):
+            raise KindError(f"a label is a text; {label!r} came")
+    return {label: _of_each(label, given, text) for label, given in positions.items()}
 
 
 def _of_each(label: str, given: object, text: Text) -> Tensor:
     lengths = (text.positions >= 0).sum(1).tolist()
-    try:
-        numbers = [given] * len(lengths) if isinstance(given, int) else list(given)  # type: ignore[call-overload]
-    except TypeError:
-        numbers = None
-    if numbers is None or isinstance(given, str):
-        raise KindError(f"label {label!r} is a position for each example; {given!r} came")
+    numbers = None if isinstance(given, Mapping) else numbers_of(given)
+    if numbers is None:
+        raise KindError(f"label {label!r} is a position for each example, an int or a list of ints; {given!r} came")
+    if isinstance(given, int):
+        numbers = numbers * len(lengths)
     if len(numbers) != len(lengths):
         raise InterventionError(
             f"label {label!r} has {count(len(numbers), 'position')} for {count(len(lengths), 'example')}"

@@ -19,7 +19,7 @@ from ..metrics import MetricLike, resolve
 from ..sweep_result import SweepResult, difference
 from .grid import Selection, Where, grid_of
 from .labels import read_labels
-from .texts import read_pair, result_of
+from .texts import checked_model, read_pair, result_of
 from .ways import swept, way_through
 
 
@@ -61,9 +61,9 @@ def activation_patching(
     clean and corrupted are texts or tokens (these with an attention_mask, where padded), one pair or a batch of them,
     the two of a pair of equal length. Where an example has no token at a position its value is NaN, and means skip it.
     """
-    if direction not in ("denoise", "noise"):
+    if not isinstance(direction, str) or direction not in ("denoise", "noise"):
         raise InputError(f"direction is {direction!r}; 'denoise' or 'noise' is wanted")
-    model, metric = model.with_hooks(hooks), resolve(metric, model.tokenizer)
+    model, metric = checked_model(model).with_hooks(hooks), resolve(metric, model.tokenizer)
     on_clean, on_corrupted = read_pair(model, clean, corrupted, attention_mask)
     text, others = (on_corrupted, on_clean) if direction == "denoise" else (on_clean, on_corrupted)
     labels = read_labels(positions, text)

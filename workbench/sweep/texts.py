@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, KindError
 from ..hooked import HookedTransformer
 from ..inputs import Text, TextLike, read_text
 from ..sweep_result import SweepResult, Work
@@ -14,8 +14,13 @@ from .ways import Swept
 
 
 def read_one(model: HookedTransformer, given: TextLike, attention_mask: Tensor | None = None) -> Text:
-    mask = attention_mask if isinstance(given, Tensor) else None
-    return read_text(given, model.spec, model.tokenizer, model.device, mask)
+    return read_text(given, model.spec, model.tokenizer, model.device, attention_mask)
+
+
+def checked_model(model: object) -> HookedTransformer:
+    if not isinstance(model, HookedTransformer):
+        raise KindError(f"a sweep is over a model that wb.load or HookedTransformer gives, not {type(model).__name__}")
+    return model
 
 
 def read_pair(

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from ..errors import count
+from ..errors import KindError, count
 from ..hooked import HookedTransformer
 from ..hooks import At
 from ..inputs import Text
@@ -84,6 +84,8 @@ class Way(ABC):
 
 
 def way_through(model: HookedTransformer, metric: MetricLike, text: Text, labels: Labels, memory: int | None) -> Way:
+    if memory is not None and (isinstance(memory, bool) or not isinstance(memory, int) or memory < 1):
+        raise KindError(f"memory is {memory!r}; how many bytes a batch of cells may take, from 1 on, is wanted")
     way = Cone if declared(model._view_hooks, model, text) else Wide
     return way(model, metric, labels, memory)
 
@@ -190,7 +192,7 @@ def _room(model: HookedTransformer, text: Text, reading: Reading, memory: int | 
     spec, n_columns = model.spec, text.tokens.shape[1]
     of_attention = max(getattr(layer.attn, "n_heads", 0) * getattr(layer.attn, "d_head", 0) for layer in spec.layers)
     d_mlp = max(getattr(layer.mlp, "d_mlp", 0) for layer in spec.layers)
-    budget = min(_MEMORY, free_memory(model.device) // 4) if memory is None else memory
+    budget = min(_MEMORY, free_memory(model.device) // 4) if memory is None else min(memory, 2**60)
     return Room(
         total=budget // 4,
         of_token=6 * spec.d_model + 4 * of_attention + 3 * d_mlp + n_columns + reading.of_token,

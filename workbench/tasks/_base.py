@@ -46,7 +46,7 @@ class Pairs:
 
     def __post_init__(self) -> None:
         check_tokenizer(self.tokenizer)
-        if self.measure not in MEASURES:
+        if not isinstance(self.measure, str) or self.measure not in MEASURES:
             raise InputError(f"the measure is {self.measure!r}; {nearest(str(self.measure), MEASURES)}")
         check_sizes(self.clean, self.corrupted, self.correct, self.incorrect, self.labels)
         check_texts(self.clean, self.corrupted, self.tokenizer)
@@ -79,7 +79,11 @@ class Pairs:
         """Some of the pairs, with their answers and labels: pairs[:8]."""
         if not isinstance(chosen, slice):
             raise KindError(f"pairs are taken by a slice, such as pairs[:8] or pairs[3:4], not by {chosen!r}")
-        if not range(len(self))[chosen]:
+        try:
+            there = range(len(self))[chosen]
+        except (TypeError, ValueError):
+            raise KindError(f"pairs are taken by a slice, such as pairs[:8] or pairs[3:4], not by {chosen!r}") from None
+        if not there:
             raise InputError(f"pairs[{_shown(chosen)}] holds none of the {count(len(self), 'pair')}")
         columns = {name: getattr(self, name)[chosen] for name in ("clean", "corrupted", "correct", "incorrect")}
         return replace(self, labels={name: at[chosen] for name, at in self.labels.items()}, **columns)

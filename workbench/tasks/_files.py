@@ -79,7 +79,7 @@ def _csv_rows(text: str, file: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Rows under the names of a JSON line, each with the number of its last line; empty ones are left out."""
     reader = csv.reader(io.StringIO(text), delimiter=_delimiter(text), strict=True)
     try:
-        header = [name.strip() for name in next(reader, [])]
+        header = [_name(cell.strip()) for cell in next(reader, [])]
         _check_names(header, f"the header of {file}", [*TEXTS, *ANSWERS, "metric"], prefix=LABEL)
         for cells in reader:
             if not any(cells):
@@ -97,10 +97,15 @@ def _csv_row(cells: dict[str, str], line: int, file: str) -> dict[str, Any]:
     row["labels"] = {}
     for name, cell in cells.items():
         if name.startswith(LABEL):
-            if not cell.strip().isdecimal():
+            if not cell.strip().isdecimal() or len(cell.strip()) > 9:
                 raise LoadError(f"line {line} of {file} has {cell!r} under {name!r}; a position from 0 on is wanted")
-            row["labels"][name.removeprefix(LABEL).strip()] = int(cell)
+            row["labels"][name.removeprefix(LABEL)] = int(cell)
     return row
+
+
+def _name(column: str) -> str:
+    """Of a column: without spaces around a label's name."""
+    return LABEL + column.removeprefix(LABEL).strip() if column.startswith(LABEL) else column
 
 
 def _delimiter(text: str) -> str:

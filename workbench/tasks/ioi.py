@@ -74,9 +74,9 @@ def ioi(tokenizer: Tokenizer, n: int = 32, seed: int = 0, corruption: str = "swa
     different; InputError where there are not as many.
     """
     check_tokenizer(tokenizer)
-    if corruption not in N_OTHERS:
+    if not isinstance(corruption, str) or corruption not in N_OTHERS:
         raise InputError(f"corruption is {corruption!r}; {nearest(str(corruption), N_OTHERS)}")
-    if order not in ORDERS:
+    if not isinstance(order, str) or order not in ORDERS:
         raise InputError(f"order is {order!r}; {nearest(str(order), ORDERS)}")
     n_names = 2 + N_OTHERS[corruption]
     names = single_words(tokenizer, NAMES, "name", n_names)
