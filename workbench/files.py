@@ -62,7 +62,8 @@ def check_writable(path: Path) -> None:
         with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=existing):
             pass
     except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be written: {error.strerror or error}") from None
+        why = error.strerror if existing.is_dir() else f"{str(existing)!r} is no folder to write to"
+        raise InputError(f"{str(path)!r} cannot be written: {why}") from None
 
 
 def _umask() -> int:

@@ -56,7 +56,7 @@ def activation_patching(
     window:    how many layers are patched at a time, around each (Meng et al. 2022).
     selection: (layer, head) pairs that are patched all at once.
     hooks:     what else is changed, in every run.
-    memory:    bytes that may be used at a time; None for half a gigabyte, or a quarter of what is free.
+    memory:    bytes that may be used at a time; None for what is fast, and no more than a quarter of what is free.
 
     clean and corrupted are texts or tokens (these with an attention_mask, where padded), one pair or a batch of them,
     the two of a pair of equal length. Where an example has no token at a position its value is NaN, and means skip it.

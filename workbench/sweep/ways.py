@@ -34,7 +34,9 @@ from ..sizes import free_memory
 from .grid import Grid
 from .plan import Plan, Room, batches, nowhere, planned
 
-_MEMORY = 2**29  # bytes that a batch of cells may take, where free memory allows
+# Bytes that a batch of cells may take, where free memory allows. A CPU is slower where a batch outgrows its caches.
+_MEMORY = {"cpu": 2**27}
+_MEMORY_ELSEWHERE = 2**31
 
 Done = tuple[Int[Tensor, " cell"], Float[Tensor, "cell example"], int]
 
@@ -192,7 +194,8 @@ def _room(model: HookedTransformer, text: Text, reading: Reading, memory: int | 
     spec, n_columns = model.spec, text.tokens.shape[1]
     of_attention = max(getattr(layer.attn, "n_heads", 0) * getattr(layer.attn, "d_head", 0) for layer in spec.layers)
     d_mlp = max(getattr(layer.mlp, "d_mlp", 0) for layer in spec.layers)
-    budget = min(_MEMORY, free_memory(model.device) // 4) if memory is None else min(memory, 2**60)
+    usual = min(_MEMORY.get(model.device.type, _MEMORY_ELSEWHERE), free_memory(model.device) // 4)
+    budget = usual if memory is None else min(memory, 2**60)
     return Room(
         total=budget // 4,
         of_token=6 * spec.d_model + 4 * of_attention + 3 * d_mlp + n_columns + reading.of_token,
