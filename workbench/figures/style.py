@@ -198,7 +198,7 @@ def colorbar(title: str, height: float, **more: Any) -> dict[str, Any]:
         "thickness": 10,
         "outlinewidth": 0,
         "ticks": "",
-        "nticks": 6 if height > SCALE_LEAST else 3,
+        "nticks": 6 if height > SCALE_LEAST else 4,
         "tickfont": {"size": LABEL_SIZE},
         "xpad": 14,
         "x": 1,

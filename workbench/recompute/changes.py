@@ -17,6 +17,7 @@ from ..interventions._choice import columns_of, within
 from ..sites import Site
 from .rows import Rows
 
+# From what stands in some part of a site's value, and which part of the whole run's value that is, to what it becomes.
 Becomes: TypeAlias = Callable[[Tensor, Part], Tensor]
 UNITS = ("head", "kv_head", "expert", "d_mlp")  # axes of what a site has several of
 
@@ -38,7 +39,11 @@ class Change:
     keys: Bool[Tensor, "cell key"] | None = None
 
     def applied(self, value: Tensor, rows: Rows) -> Tensor:
-        """The value with its changes; packed tokens, or rows of queries side by side."""
+        """The value with its changes; packed tokens, or rows of queries side by side.
+
+        Of a whole run's value [example column ...] the touched tokens are the part [example, column]: two cells that
+        change column 9 of example 0 pick the same place of another run's values twice.
+        """
         cell, example = rows.cell[rows.row], rows.example[rows.row]
         if len(self.columns) == 1:
             cell = torch.zeros_like(cell)

@@ -40,6 +40,7 @@ class ConePass(Pass):
         self._changes = changes
         self._onward = None if read is None else rows.of_tokens(read).nonzero()[:, 0]
 
+    # `settle` is what holds at a site whatever was changed: masked scores stay masked
     def __call__(self, site: Site, value: Tensor, settle: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         changes = self._at(site)
         if not changes:

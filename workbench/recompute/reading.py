@@ -53,6 +53,7 @@ class OfMetric(Reading):
         self.ids = None if ids is None else ids.to(device)
         self.columns = metric.columns(n_examples, n_columns).to(device)
         self.read = (self.columns[..., None] == torch.arange(n_columns, device=device)).any(1)
+        # logits, and what softmax makes of them
         self.of_row = 3 * self.columns.shape[1] * (model.spec.vocab_size if ids is None else ids.shape[1])
         example, read = (self.columns >= 0).nonzero(as_tuple=True)
         column = self.columns[example, read]
