@@ -218,7 +218,7 @@ def test_a_file_that_would_be_too_large_says_what_to_pass():
 def test_a_file_that_cannot_be_written_leaves_nothing(weights, tmp_path):
     target = tmp_path / "taken"
     target.mkdir()
-    with pytest.raises(OSError, match="taken"):
+    with pytest.raises(InputError, match=r"taken.* is a folder"):
         AttentionDashboard.from_weights(["a"] * 4, weights).to_html(target)
     assert [p.name for p in tmp_path.iterdir()] == ["taken"]
 
