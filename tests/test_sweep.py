@@ -304,6 +304,22 @@ def test_interrupted_work_keeps_what_is_done(pair, view, monkeypatch):
     assert same(part.values[~missing], whole.values[~missing], whole.clean.abs().max())
 
 
+def test_interrupted_work_knows_what_cannot_move_the_metric(pair, monkeypatch):
+    """Cells behind the position that the metric reads are the base run, whether or not anything was computed."""
+    model, _ = pair
+    metric = wb.logit(3, pos=2)
+    whole = wb.activation_patching(model, CLEAN, CORRUPTED, metric, progress=False)
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("workbench.sweep.ways.recompute", interrupted)
+    with pytest.warns(UserWarning, match="interrupted: 4 of 12 cells"):
+        part = wb.activation_patching(model, CLEAN, CORRUPTED, metric, progress=False)
+    assert torch.equal(part.values[:, :, 3:], whole.values[:, :, 3:])
+    assert part.values[:, :, 1:3].isnan().all()
+
+
 def test_one_text_is_a_batch_of_one(pair):
     model, _ = pair
     several = wb.activation_patching(model, CLEAN, CORRUPTED, wb.logit(3), progress=False)

@@ -75,6 +75,10 @@ class Way(ABC):
     def cells(self, base: Base, grid: Grid, plan: Plan, becomes: Mapping[str, Becomes]) -> Iterator[Done]:
         """Cells that can move the metric, as they are done: their values, and the work."""
 
+    def moving(self, base: Base, plan: Plan) -> Bool[Tensor, " cell"]:
+        """Which cells can move the metric."""
+        return ~plan.unchanged
+
     def recorded(self, text: Text, sites: tuple[Site, ...]) -> Recorded:
         return record(self.model, text, sites, self.model._view_hooks)
 
@@ -106,7 +110,7 @@ def swept(way: Way, base: Base, grid: Grid, change: Intervention, progress: bool
     new = {name: becomes[name](value, Part(value.shape, (slice(None),))) for name, value in old.items()}
     plan = planned(grid, old, new, recorded.real, n_layers)
     values = base.measured.repeat(grid.n_cells, 1)
-    waiting, computed = ~plan.unchanged, recorded.text.tokens.numel() * n_layers
+    waiting, computed = way.moving(base, plan), recorded.text.tokens.numel() * n_layers
     with tqdm(total=grid.n_cells, unit="cell", disable=not progress, leave=False) as bar, _kept(values, waiting):
         for cells, of_cells, work in way.cells(base, grid, plan, becomes):
             values[cells], waiting[cells] = of_cells.cpu(), False
@@ -124,6 +128,11 @@ class Cone(Way):
         recorded = self.recorded(text, sites)
         reading = reading_of(self.model, recorded, self.metric_of(text))
         return Base(recorded, reading.base.cpu(), reading)
+
+    def moving(self, base: Base, plan: Plan) -> Bool[Tensor, " cell"]:
+        """Not those whose changes begin after the last column that it reads."""
+        assert base.reading is not None
+        return (plan.first <= base.reading.last.cpu()).any(1)
 
     def cells(self, base: Base, grid: Grid, plan: Plan, becomes: Mapping[str, Becomes]) -> Iterator[Done]:
         reading, recorded = base.reading, base.recorded
