@@ -5,7 +5,7 @@ import torch
 from cases import ALL
 from parity import VOCAB, padded_batch, tiny
 from random_models import some_tokens
-from words import word_tokenizer
+from words import WORDS, word_tokenizer
 
 import workbench as wb
 
@@ -108,11 +108,14 @@ def test_a_model_without_a_tokenizer_names_tokens_by_number():
         wb.logit_lens(model, "a b")
 
 
-def test_one_text_by_its_words():
+def test_tokens_that_the_tokenizer_does_not_know_are_numbers_in_brackets():
+    """A vocabulary padded to a round number: the model may say what no text is."""
     model = wb.from_huggingface(tiny(ALL["gpt2: tied"]))
     model.tokenizer = word_tokenizer()
-    with pytest.raises(errors.InputError, match="not in this vocabulary"):
-        wb.logit_lens(model, "a b c", top_k=VOCAB)  # the model has more tokens than the tokenizer
+    assert model.tokenizer.vocab_size < VOCAB
+    lens = wb.logit_lens(model, "a b c", top_k=VOCAB)
+    for token, text in zip(lens.tokens[0, 0, 0].tolist(), lens.texts[0][0][0], strict=True):
+        assert text == (WORDS[token] if token < len(WORDS) else f"<{token}>")
 
 
 def test_texts_of_unequal_length(model_of_words):

@@ -1,5 +1,6 @@
 """Lenses: from a place in the stream to logits."""
 
-from .logit_lens import Lens, logit_lens
+from .lens import Lens
+from .logit_lens import logit_lens
 
 __all__ = ["Lens", "logit_lens"]

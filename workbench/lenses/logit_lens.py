@@ -6,70 +6,175 @@ is the model's own output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from tqdm.auto import tqdm
 
 from ..errors import InputError, KindError
 from ..hooked import HookedTransformer
-from ..inputs import TextLike
+from ..hooks import HookLike
+from ..inputs import Text, TextLike, read_text
 from ..keywords import checked_keywords
-from ..run import stream_logits
+from ..model.pass_ import Pass
+from ..run import run_with_cache, stream_logits
+from .lens import Lens
+from .readings import Reading, read
 
-
-@dataclass(frozen=True, repr=False)
-class Lens:
-    """The most probable next tokens at each place.
-
-    tokens, logprobs: [batch, layer, pos, k], n_layers + 1 rows: the stream before each block, then the last, which is
-                the model's own output. At padding -1 and NaN, and no text.
-    labels:     what the rows are called.
-    str_tokens: for each example, its tokens as texts; numbers where the model has no tokenizer.
-    texts:      for each example, row and position, the k tokens as texts.
-    """
-
-    tokens: Int[Tensor, "batch layer pos k"]
-    logprobs: Float[Tensor, "batch layer pos k"]
-    labels: tuple[str, ...]
-    str_tokens: list[list[str]]
-    texts: list[list[list[list[str]]]]
-
-    def __repr__(self) -> str:
-        batch, rows, pos, k = self.tokens.shape
-        return f"Lens of {batch} texts: {rows} layers x {pos} positions, {k} tokens each"
-
-    def figure(self, example: int = 0):
-        """The top token at each layer and position, coloured by its probability."""
-        from .. import figures
-
-        return figures.lens(self, example)
+LOGITS = 2**24  # of one matrix; four or five are held at a time
 
 
 @checked_keywords
-def logit_lens(model: HookedTransformer, tokens: TextLike, top_k: int = 10) -> Lens:
-    """The k most probable next tokens before each block and after the last, natural log-probabilities in float32."""
-    if not isinstance(top_k, int) or isinstance(top_k, bool):
-        raise KindError(f"top_k is {top_k!r}; a whole number is wanted")
-    if not 1 <= top_k <= model.spec.vocab_size:
-        raise InputError(f"top_k is {top_k}; a number from 1 to {model.spec.vocab_size} is wanted")
-    ids = model.to_tokens(tokens)
-    logits, cache = model.run_with_cache(tokens, names_filter="resid_pre")
-    best = [_top(stream_logits(model, cache[name]), top_k) for name in cache] + [_top(logits, top_k)]
-    logprobs, chosen = (torch.stack(parts, dim=1) for parts in zip(*best, strict=True))
-    padding = (cache.positions < 0)[:, None, :, None]
-    chosen = chosen.masked_fill(padding, -1)
-    ids = ids.masked_fill(cache.positions < 0, -1)
+def logit_lens(
+    model: HookedTransformer,
+    tokens: TextLike,
+    top_k: int = 10,
+    targets: int | str | Sequence[int | str] = (),
+    hooks: Iterable[HookLike] = (),
+    *,
+    attention_mask: Tensor | None = None,
+    prepend_bos: bool | None = None,
+    progress: bool = True,
+) -> Lens:
+    """What each place in the stream says comes next: before each block and after the last.
+
+    top_k:    how many of the most probable tokens are kept at each place.
+    targets:  tokens to follow at every place: ids, or texts of one token each (MetricError shows the pieces of others).
+    hooks:    what is changed in the run; those at the final norm are part of the model's own output, the last row.
+    progress: show a bar over places once it has taken a second.
+
+    Padded texts are read at their real tokens; no tensor of layer x pos x vocabulary is made. Any wiring will do: a
+    stream that is not a sum of writes (post-norm) is read as it is.
+    """
+    model = _checked_model(model).with_hooks(hooks)
+    top_k = _checked_top_k(top_k, model.spec.vocab_size)
+    followed = _ids(model, targets)
+    text = read_text(tokens, model.spec, model.tokenizer, model.device, attention_mask, prepend_bos)
+    found = _places(model, text, followed, top_k, progress)
+    names = _names(model, [*text.tokens.flatten().tolist(), *found.tokens.flatten().tolist(), *followed])
+    ids = text.tokens.masked_fill(text.positions < 0, -1)
     return Lens(
-        tokens=chosen,
-        logprobs=logprobs.masked_fill(padding, torch.nan),
+        tokens=found.tokens,
+        logprobs=found.logprobs,
         labels=(*(f"{layer}_pre" for layer in range(model.spec.n_layers)), "final"),
-        str_tokens=[model.token_texts(row.tolist()) for row in ids],
-        texts=[[[model.token_texts(k) for k in pos] for pos in row] for row in chosen.tolist()],
+        str_tokens=[[names[token] for token in row] for row in ids.tolist()],
+        texts=[[[[names[token] for token in k] for k in pos] for pos in row] for row in found.tokens.tolist()],
+        entropy=found.entropy,
+        kl=found.kl,
+        next_tokens=_next_tokens(text),
+        next_logprobs=found.followed_logprobs[..., 0],
+        next_ranks=found.followed_ranks[..., 0],
+        target_tokens=tuple(followed),
+        target_texts=tuple(names[token] for token in followed),
+        target_logprobs=found.followed_logprobs[..., 1:],
+        target_ranks=found.followed_ranks[..., 1:],
     )
 
 
-def _top(logits: Float[Tensor, "batch pos vocab"], k: int) -> tuple[Tensor, Tensor]:
-    best = logits.float().log_softmax(-1).topk(k, dim=-1)
-    return best.values, best.indices
+@torch.no_grad()
+def _places(model: HookedTransformer, text: Text, targets: list[int], top_k: int, progress: bool) -> Reading:
+    """[batch, layer, pos, ...] readings of every stream; of the next token and then the targets those followed."""
+    last, cache = run_with_cache(
+        model, text, model._view_hooks, names_filter="resid_pre", stop_at_layer=model.spec.n_layers
+    )
+    final = model.ln_final(last, Pass(text.positions, padded=text.padded, hooks=model._view_hooks))
+    streams = [cache[name] for name in cache]
+    real = text.positions >= 0
+    following = _next_tokens(text)[real][:, None]
+    followed = torch.cat([following, following.new_tensor(targets, dtype=torch.long).expand(len(following), -1)], 1)
+    with tqdm(
+        total=(len(streams) + 1) * len(followed), unit="place", disable=not progress, leave=False, delay=1
+    ) as bar:
+        chunks = [
+            _column(model, [stream[rows] for stream in streams], final[rows], followed[chunk], top_k, bar)
+            for rows, chunk in _chunks(real, model.spec.vocab_size)
+        ]
+    return Reading(*(_spread(torch.cat(parts, 1), real) for parts in zip(*chunks, strict=True)))
+
+
+def _chunks(real: Tensor, vocab_size: int) -> Iterator[tuple[tuple[Tensor, Tensor], slice]]:
+    """Real tokens, as many at a time as their logits allow: their examples and columns, and their numbers."""
+    example, column = real.nonzero(as_tuple=True)
+    step = max(1, LOGITS // vocab_size)
+    for start in range(0, len(example), step):
+        chunk = slice(start, start + step)
+        yield (example[chunk], column[chunk]), chunk
+
+
+def _column(
+    model: HookedTransformer,
+    streams: list[Float[Tensor, "row d_model"]],
+    final: Float[Tensor, "row d_model"],
+    followed: Int[Tensor, "row followed"],
+    top_k: int,
+    bar: tqdm,
+) -> Reading:
+    """[layer, row, ...] readings of some tokens in every stream; final: the last one, normed already."""
+    output = model.unembedding(final)
+    reference, readings = output.float().log_softmax(-1), []
+    for stream in [*streams, None]:
+        logits = output if stream is None else stream_logits(model, stream[None])[0]
+        readings.append(read(logits, reference, followed, top_k))
+        bar.update(len(final))
+    return Reading(*(torch.stack(parts) for parts in zip(*readings, strict=True)))
+
+
+def _spread(values: Tensor, real: Tensor) -> Tensor:
+    """[layer, row, ...] of real tokens as [batch, layer, pos, ...]; NaN or -1 at padding."""
+    nothing = torch.nan if values.is_floating_point() else -1
+    spread = values.new_full((*real.shape, len(values), *values.shape[2:]), nothing)
+    spread[real] = values.transpose(0, 1)
+    return spread.transpose(1, 2).contiguous()
+
+
+def _next_tokens(text: Text) -> Int[Tensor, "batch pos"]:
+    """The token that each goes before, padding between them passed over; -1 where there is none."""
+    real = text.positions >= 0
+    ids, (example, _) = text.tokens[real], real.nonzero(as_tuple=True)
+    following = torch.full_like(ids, -1)
+    following[:-1] = ids[1:].where(example[1:] == example[:-1], -1)
+    return torch.full_like(text.tokens, -1).masked_scatter(real, following)
+
+
+def _names(model: HookedTransformer, ids: list[int]) -> dict[int, str]:
+    """What tokens are called, each looked up once."""
+    known = model.tokenizer.knows if model.tokenizer else lambda token: True
+    return {i: model.token_texts([i])[0] if i == -1 or known(i) else f"<{i}>" for i in {*ids, -1}}
+
+
+def _ids(model: HookedTransformer, targets: int | str | Sequence[int | str] | Tensor) -> list[int]:
+    """The tokens to follow, each once."""
+    if isinstance(targets, Tensor):
+        targets = targets.tolist()
+    given = [targets] if isinstance(targets, (int, str)) else targets
+    if not isinstance(given, Sequence):
+        raise KindError(f"targets are {targets!r}; a list of ids and texts is wanted")
+    ids = [_id(model, target) for target in given]
+    if twice := [target for target, token in zip(given, ids, strict=True) if ids.count(token) > 1]:
+        raise InputError(f"targets name {twice[0]!r} twice")
+    return ids
+
+
+def _id(model: HookedTransformer, target: object) -> int:
+    token = model.to_single_token(target) if isinstance(target, str) else target
+    if not isinstance(token, int) or isinstance(token, bool):
+        raise KindError(f"a target is {target!r}; the id of a token or its text is wanted")
+    if not 0 <= token < model.spec.vocab_size:
+        raise InputError(f"the target {target!r} is token {token}; the vocabulary is 0 to {model.spec.vocab_size - 1}")
+    return token
+
+
+def _checked_model(model: object) -> HookedTransformer:
+    if not isinstance(model, HookedTransformer):
+        raise KindError(f"a lens is of a model that wb.load or HookedTransformer gives, not {type(model).__name__}")
+    return model
+
+
+def _checked_top_k(top_k: object, vocab_size: int) -> int:
+    if not isinstance(top_k, int) or isinstance(top_k, bool):
+        raise KindError(f"top_k is {top_k!r}; a whole number is wanted")
+    if not 1 <= top_k <= vocab_size:
+        raise InputError(f"top_k is {top_k}; a number from 1 to {vocab_size} is wanted")
+    return top_k
