@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from . import errors, tasks
 from .arithmetic import costs
 from .cache import ActivationCache
+from .heads import HeadScores, head_scores
 from .hooked import HookedTransformer
 from .interventions import (
     freeze,
@@ -63,6 +64,7 @@ __version__ = "0.4.0"
 __all__ = [
     "ActivationCache",
     "AttentionDashboard",
+    "HeadScores",
     "HookedTransformer",
     "ModelSpec",
     "Site",
@@ -76,6 +78,7 @@ __all__ = [
     "figures",
     "freeze",
     "from_huggingface",
+    "head_scores",
     "kl_from",
     "lm_cross_entropy_loss",
     "load",
