@@ -76,6 +76,10 @@ class FetchError(WorkbenchError, OSError):
     pass
 
 
+class PictureError(WorkbenchError, RuntimeError):
+    """Nothing that could draw a picture is installed."""
+
+
 class TooLargeError(WorkbenchError, MemoryError):
     pass
 

@@ -1,0 +1,20 @@
+"""A figure as a picture. plotly draws with a browser, by way of kaleido; where either is missing we say what to install."""
+
+from __future__ import annotations
+
+import plotly.graph_objects as go
+
+from ..errors import PictureError
+
+HOW = (
+    "a picture is drawn by kaleido and a Chromium or Chrome browser: pip install 'kaleido>=1', and install chromium "
+    "(Debian: apt-get install chromium) or name one in the environment variable BROWSER_PATH"
+)
+
+
+def picture(figure: go.Figure, kind: str) -> bytes:
+    """`figure` as "png" (at two pixels for each of the screen's) or "svg". PictureError says what to install."""
+    try:
+        return figure.to_image(format=kind, scale=2 if kind == "png" else 1)
+    except Exception as error:  # plotly and kaleido raise many kinds where one of the three is missing
+        raise PictureError(f"{HOW} ({type(error).__name__}: {' '.join(str(error).split())[:200]})") from error

@@ -1,0 +1,99 @@
+// A heat map with labelled edges that is pointed at, walked through by arrow keys and chosen from by click or Enter.
+//
+// map = cellMap({testid, name, down: "layer", across: "position"})
+// map.draw({rows: [text], columns: [text], width, height, colour(row, column), text(row, column), colours})
+//   width, height: px of a cell; colour gives [r, g, b] or null; text "" for none. Texts are drawn where cells are wide.
+// map.point([row, column]) shows the mark; `pointed` and `chosen` are called with [row, column] (pointed also null).
+
+const TEXT_WIDE = 34; // px from which a text goes into a cell
+const LABEL_STEP = 13; // px from one edge label to the next
+
+function cellMap({ testid, name, down, across, pointed, chosen, escaped = () => {} }) {
+  const canvas = element("canvas", {
+    "data-testid": testid, tabindex: "0", role: "application", "aria-roledescription": "heat map",
+    "aria-label": `${name}: arrow keys move, Enter chooses, Escape lets go`,
+  });
+  const mark = element("div", { class: "wb-mark wb-cell", hidden: "" });
+  const lock = element("div", { class: "wb-mark wb-locked", hidden: "" });
+  const left = element("div", { class: "wb-edge wb-left", "aria-hidden": "true" });
+  const below = element("div", { class: "wb-edge wb-below", "aria-hidden": "true" });
+  const root = element("div", { class: "wb-cellmap" },
+    element("div", { class: "wb-axis wb-axis-down", "aria-hidden": "true" }, down), left,
+    element("div", { class: "wb-sheet" }, canvas, mark, lock), below,
+    element("div", { class: "wb-axis wb-axis-across", "aria-hidden": "true" }, across));
+  let cells = { rows: 1, columns: 1, at: () => 0, end: () => 1 };
+  let at = [0, 0]; // where the arrow keys stand
+
+  function draw({ rows, columns, width, height, colour, text = () => "", colours }) {
+    cells = { rows: rows.length, columns: columns.length, end: () => columns.length, at: (row, column) => row * columns.length + column };
+    at = [Math.min(at[0], rows.length - 1), Math.min(at[1], columns.length - 1)];
+    const tint = (index) => colour(Math.floor(index / columns.length), index % columns.length);
+    const pen = sized(canvas, width * columns.length, height * rows.length);
+    drawCells(pen, cells, tint, width * columns.length, height * rows.length);
+    if (width >= TEXT_WIDE) writeTexts(pen, cells, text, colour, width, height, colours);
+    edge(left, rows, height, "height");
+    edge(below, columns, width, "width");
+    below.classList.toggle("wb-slanted", columns.some((label) => label.length * 7 > width));
+  }
+
+  function show(element, cell) {
+    element.hidden = !cell;
+    if (cell) placeMark(element, cells, ...cell);
+  }
+
+  const point = (cell) => {
+    if (cell) at = cell;
+    show(mark, cell);
+  };
+  canvas.addEventListener("pointermove", (event) => {
+    const cell = cellAt(canvas, cells, event);
+    point(cell);
+    pointed(cell);
+  });
+  canvas.addEventListener("pointerleave", () => {
+    point(null);
+    pointed(null);
+  });
+  canvas.addEventListener("click", (event) => {
+    const cell = cellAt(canvas, cells, event);
+    if (cell) chosen(cell, event);
+  });
+  canvas.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const to = walked(event.key, at, cells.rows, cells.columns);
+    if (to) {
+      point(to);
+      pointed(to, true); // by key: a view says it aloud
+    } else if (event.key === "Enter" || event.key === " ") chosen(at, event);
+    else if (event.key === "Escape") escaped();
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  return { root, canvas, draw, point, lock: (cell) => show(lock, cell) };
+}
+
+function writeTexts(pen, cells, text, colour, width, height, colours) {
+  pen.font = `11px ${colours.mono}`;
+  pen.textBaseline = "middle";
+  const letters = Math.floor((width - 6) / 6.7);
+  for (let row = 0; row < cells.rows; row++)
+    for (let column = 0; column < cells.columns; column++) {
+      const written = text(row, column);
+      if (!written) continue;
+      pen.fillStyle = onTop(colour(row, column) ?? colours.field);
+      pen.fillText(shorten(written, letters), column * width + 3, (row + 0.5) * height + 0.5, width - 5);
+    }
+}
+
+// Labels along one edge: every one, or every second, fifth, tenth ... so that they do not touch.
+function edge(root, labels, size, dimension) {
+  const step = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((n) => n * size >= LABEL_STEP) ?? 1000;
+  root.replaceChildren(...labels.flatMap((label, i) => {
+    if (i % step) return [];
+    const made = element("span", {}, tokenText(shorten(label, 16)));
+    made.style[dimension] = `${step * size}px`;
+    made.style[dimension === "width" ? "left" : "top"] = `${i * size}px`;
+    return [made];
+  }));
+}
