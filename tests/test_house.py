@@ -16,7 +16,7 @@ PACKAGE = Path(wb.__file__).parent
 ROOMS = """
     errors keywords files sizes sites hooks presets spec tokenizer metrics model counting arithmetic decompose cache
     inputs recorder run generate interventions families pretrained formats weights hooked loading family_check
-    recompute sweep_result sweep tasks lenses heads figures widgets cli
+    recompute sweep_result sweep tasks attribution lenses heads figures widgets cli
 """.split()
 
 # Within the model, a file imports only from files before it.
@@ -27,7 +27,7 @@ MODEL = """
 
 
 # A method that draws, or a table, imports its room when it is called.
-WHEN_CALLED = {("sweep_result", "figures"), ("lenses", "figures"), ("heads", "figures")}
+WHEN_CALLED = {("sweep_result", "figures"), ("attribution", "figures"), ("lenses", "figures"), ("heads", "figures")}
 
 
 def imports(path: Path, inside_functions: bool):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import errors, tasks
 from .arithmetic import costs
+from .attribution import Attribution, direct_logit_attribution
 from .cache import ActivationCache
 from .heads import HeadScores, head_scores
 from .hooked import HookedTransformer
@@ -64,6 +65,7 @@ __version__ = "0.4.0"
 __all__ = [
     "ActivationCache",
     "AttentionDashboard",
+    "Attribution",
     "HeadScores",
     "HookedTransformer",
     "ModelSpec",
@@ -73,6 +75,7 @@ __all__ = [
     "activation_patching",
     "answer_logprob",
     "costs",
+    "direct_logit_attribution",
     "errors",
     "faithfulness",
     "figures",

@@ -19,6 +19,7 @@ from .model.block import TwoPartBlock
 from .model.moe import MixtureOfExperts
 from .model.norms import NoNorm, Norm
 from .model.precision import at_least_float32
+from .model.transformer import Transformer
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ def _mlp_block(cache: ActivationCache, layer: int) -> TwoPartBlock:
     return block
 
 
-def refuse_unless_sum(cache: ActivationCache, stop: int) -> None:
-    """InputError where the stream is not the sum of what was written to it."""
-    for index, block in enumerate(cache.model.blocks[:stop]):
+def refuse_unless_sum(model: Transformer, stop: int) -> None:
+    """InputError where the stream before a layer is not the sum of what was written to it."""
+    for index, block in enumerate(model.blocks[:stop]):
         if not block.adds:
             raise InputError(
                 f"layer {index} norms the stream after each addition ({type(block).__name__}), so the stream is not "
@@ -80,7 +81,7 @@ def writes(
     if mode not in ("all", "attn", "mlp"):
         raise InputError(f"mode is {mode!r}; 'all', 'attn' or 'mlp' is wanted")
     stop, parts = last_layer(cache, layer), {}
-    refuse_unless_sum(cache, stop)
+    refuse_unless_sum(cache.model, stop)
     if incl_embeds:
         outside = {site.short: site for site in cache.model.sites if site.layer is None}
         parts |= {name: cache[name] for name in ("embed", "pos_embed") if name in outside}
@@ -99,6 +100,12 @@ def writes(
 def head_results(cache: ActivationCache, layer: int) -> Float[Tensor, "*batch pos head d_model"]:
     z, W_O = cache["z", layer], cache.model.blocks[layer].attn.W_O
     return einsum(z, W_O.to(z.device), "... head d_head, head d_head d_model -> ... head d_model")
+
+
+def head_values(cache: ActivationCache, layer: int) -> Float[Tensor, "*batch pos kv_head d_head"]:
+    """The values that heads mix, whether a site of their own or expanded from what is: see `value_site`."""
+    attn = cache.model.blocks[layer].attn
+    return attn.values(cache[attn.value_site].to(attn.W_O.device))
 
 
 def head_writes(cache: ActivationCache, layer: int) -> Float[Tensor, "*batch pos head d_model"]:
@@ -124,7 +131,7 @@ def heads(cache: ActivationCache, layer: int | None, incl_remainder: bool) -> di
     stop = last_layer(cache, layer)
     if stop == 0:
         raise InputError("no head writes to the stream before layer 0; ask for layer 1 or more")
-    refuse_unless_sum(cache, stop)
+    refuse_unless_sum(cache.model, stop)
     parts = {
         f"L{index}H{head}": result
         for index in range(stop)
