@@ -23,7 +23,7 @@ from ..run import run_with_cache, stream_logits
 from .lens import Lens
 from .readings import Reading, read
 
-LOGITS = 2**24  # of one matrix; four or five are held at a time
+LOGITS = 2**22  # of one matrix, a few of which are held at a time; beyond 32 MiB memory is taken anew for each
 
 
 @checked_keywords
