@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _TENSORS = ("values", "clean", "corrupted", "unchanged")
+_TEXTS = ("clean_tokens", "corrupted_tokens")  # may be missing
 _AT_A_TIME = 512  # cells, or patterns of signs, that are resampled at a time
 _LEAST = 1e-6  # of base and other; float32 rounds at 6e-8
 
@@ -46,6 +47,8 @@ class SweepResult:
     site, direction:  what was changed; "denoise", "noise" or "ablate".
     unchanged: [*axes] where the new values equalled the old ones, so that nothing could happen.
     work:      what was computed, beside what a whole run for each cell would be.
+    clean_tokens, corrupted_tokens: [example, column] the ids of the texts, -1 where a column is padding; None where
+               they are not known (an ablation has no corrupted text, and files of earlier versions have neither).
     """
 
     values: Float[Tensor, " example *axes"]
@@ -58,6 +61,8 @@ class SweepResult:
     direction: str
     unchanged: Bool[Tensor, " *axes"]
     work: Work
+    clean_tokens: Int[Tensor, "example column"] | None = None
+    corrupted_tokens: Int[Tensor, "example column"] | None = None
 
     @property
     def mean(self) -> Float[Tensor, " *axes"]:
@@ -104,8 +109,8 @@ class SweepResult:
         for parts in zip(*(part.split(_AT_A_TIME, 1) for part in self._parts), strict=True):
             n_there = times @ (~parts[0].isnan()).float()
             effects = self._effect_of_means(*((times @ part.nan_to_num()) / n_there for part in parts))
-            found += [cell.nanquantile(tails) for cell in effects.t()]
-        return torch.stack(found, 1).masked_fill(self._alone, torch.nan).reshape(2, *self.mean.shape)
+            found.append(effects.t().contiguous().nanquantile(tails, dim=1))
+        return torch.cat(found, 1).masked_fill(self._alone, torch.nan).reshape(2, *self.mean.shape)
 
     def p_values(self, n_flips: int = 10_000, seed: int = 0) -> Float[Tensor, " *axes"]:
         """How often chance alone moves some cell as far: examples' changes (value - base) with random signs, and the
@@ -152,7 +157,8 @@ class SweepResult:
             "direction": self.direction,
             "work": self.work,
         }
-        tensors = {name: getattr(self, name).clone().contiguous() for name in _TENSORS}
+        known = [name for name in (*_TENSORS, *_TEXTS) if getattr(self, name) is not None]
+        tensors = {name: getattr(self, name).clone().contiguous() for name in known}
         with atomic_file(path) as temporary:
             save_file(tensors, temporary, {"workbench_sweep": json.dumps(described)})
 
@@ -164,7 +170,8 @@ class SweepResult:
         try:
             with safe_open(path, "pt") as file:
                 described = json.loads((file.metadata() or {})["workbench_sweep"])
-                tensors = {name: file.get_tensor(name) for name in _TENSORS}
+                known = [name for name in _TEXTS if name in set(file.keys())]
+                tensors = {name: file.get_tensor(name) for name in (*_TENSORS, *known)}
             return cls(
                 **tensors,
                 axes=tuple(described["axes"]),

@@ -75,7 +75,8 @@ def activation_patching(
     done = swept(way, base, grid, Patch(site, cache=other.recorded.cache), progress)
     done = done._replace(computed=done.computed + text.tokens.numel() * model.spec.n_layers)
     of_clean, of_corrupted = (other, base) if direction == "denoise" else (base, other)
-    return result_of(model, text, grid, done, of_clean.measured, of_corrupted.measured, direction)
+    scores = of_clean.measured, of_corrupted.measured
+    return result_of(model, on_clean, on_corrupted, grid, done, *scores, direction)
 
 
 def _warn(identical: Bool[Tensor, " example"], level: Bool[Tensor, " example"]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 from ..errors import InputError, KindError
@@ -41,9 +42,22 @@ def read_pair(
     return ours, theirs
 
 
+def ids_of(text: Text) -> Int[Tensor, "example column"]:
+    """Its tokens, -1 where there is none."""
+    return text.tokens.masked_fill(text.positions < 0, -1).cpu()
+
+
 def result_of(
-    model: HookedTransformer, text: Text, grid: Grid, done: Swept, clean: Tensor, corrupted: Tensor, direction: str
+    model: HookedTransformer,
+    text: Text,
+    against: Text | None,
+    grid: Grid,
+    done: Swept,
+    clean: Tensor,
+    corrupted: Tensor,
+    direction: str,
 ) -> SweepResult:
+    """Of the clean text, and the corrupted one where there is one."""
     return SweepResult(
         values=done.values.t().reshape(-1, *grid.shape),
         axes=grid.axes,
@@ -55,4 +69,6 @@ def result_of(
         direction=direction,
         unchanged=done.unchanged.reshape(grid.shape),
         work=Work(done.computed, grid.n_cells * text.tokens.numel() * model.spec.n_layers),
+        clean_tokens=ids_of(text),
+        corrupted_tokens=None if against is None else ids_of(against),
     )
