@@ -15,9 +15,10 @@ from .heatmaps import heat_maps
 from .style import LABEL_SIZE
 from .tokens import escaped
 
-LETTER = 0.58 * LABEL_SIZE  # px of a heading's letter
+PANEL = 200  # px across: four fit a page
+LETTER = 0.56 * LABEL_SIZE  # px of a heading's letter
 TITLE = "what heads attend to"
-SUBTITLE = "attention to each kind of place; chance: what uniform attention pays to the same"
+SUBTITLE = "attention to the places of each kind; chance is what uniform attention would pay them"
 OF_CHANCE = "entropy is coloured by its share of chance"
 
 
@@ -47,11 +48,12 @@ def head_scores(scores: Scores, *, theme: str = "auto") -> go.Figure:
     Raises InputError for kinds, chance or units that do not fit the values.
     """
     values, chance = _parts(scores)
+    most = np.where(chance > 0, chance, np.float32(np.nan))[:, None, None]
     shares = np.array([unit == "share" for unit in scores.units])
     names = [_heading(*of) for of in zip(scores.kinds, chance, scores.units, strict=True)]
     n_layers, n_heads = values.shape[1:]
     fig = heat_maps(
-        np.where(shares[:, None, None], values, values / chance[:, None, None]),
+        np.where(shares[:, None, None], values, values / most),
         Edge("layer", [str(layer) for layer in range(n_layers)], max(6, min(13, 640 // n_layers))),
         Edge("head", [str(head) for head in range(n_heads)], _width(n_heads, max(map(len, names)))),
         hover="layer %{y}, head %{x}<br>score <b>%{z:.3f}</b>",
@@ -63,8 +65,9 @@ def head_scores(scores: Scores, *, theme: str = "auto") -> go.Figure:
         subtitle=SUBTITLE if shares.all() else f"{SUBTITLE}; {OF_CHANCE}",
         theme=theme,
     )
-    for panel in np.flatnonzero(~shares):  # heat maps share their hover, and this one's colour is not its number
-        _hover_in_units(fig.data[panel], values[panel], scores.units[panel])
+    for panel, unit in enumerate(scores.units):
+        if unit != "share":  # heat maps share their hover, and here the colour is not the number
+            _hover_in_units(fig.data[panel], values[panel], unit)
     return fig
 
 
@@ -72,7 +75,9 @@ def _parts(scores: Scores) -> tuple[Array, Array]:
     """Values and chance, once all parts agree."""
     values, chance = array(scores.values, "values"), array(scores.chance, "chance")
     if values.ndim != 3 or not values.size:
-        raise InputError(f"scores of heads are [kind, layer, head], with something on each axis; {values.shape} came")
+        raise InputError(
+            f"scores of heads are [kind, layer, head], with something on each axis; {list(values.shape)} came"
+        )
     for what, n in (("name", len(scores.kinds)), ("chance", chance.size), ("unit", len(scores.units))):
         if n != len(values):
             raise InputError(f"the scores are of {count(len(values), 'kind')}, and {count(n, what)} came")
@@ -82,7 +87,7 @@ def _parts(scores: Scores) -> tuple[Array, Array]:
 
 def _heading(kind: str, chance: float, unit: str) -> str:
     if np.isnan(chance):
-        return f"{escaped(_words(kind))} (no place in these texts)"
+        return f"{escaped(_words(kind))} (no places)"
     return f"{escaped(_words(kind))} (chance {chance:.2g}{'' if unit == 'share' else f' {escaped(unit)}'})"
 
 
@@ -91,8 +96,8 @@ def _words(kind: str) -> str:
 
 
 def _width(n_heads: int, letters: int) -> float:
-    """Pixels of a cell: as many panels as fit a page, none narrower than its heading."""
-    return max(min(16, 224 // n_heads), 6, LETTER * letters / n_heads)
+    """Pixels of a cell: a panel is as wide as its heading, and as cells that can be pointed at."""
+    return max(4, max(PANEL, LETTER * letters) / n_heads)
 
 
 def _hover_in_units(panel: Any, values: Array, unit: str) -> None:

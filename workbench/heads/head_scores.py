@@ -58,14 +58,14 @@ class HeadScores:
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise InputError(f"n is {n!r}; a whole number from 1 on is wanted")
         table = self.to_dataframe()
-        table = table[table["kind"] == kind].drop(columns="kind").dropna()
-        return table.sort_values("score", ascending=False, kind="stable").head(n).reset_index(drop=True)
+        of_kind = table.loc[table["kind"] == kind, ["layer", "head", "score"]].dropna()
+        return of_kind.nlargest(n, "score").reset_index(drop=True)
 
     def to_dataframe(self) -> pd.DataFrame:
         """Long form: one row per kind, layer and head."""
         import pandas as pd  # slow to import, and few programs ask for a table
 
-        kinds, layers, heads = (range(size) for size in self.values.shape)
+        layers, heads = map(range, self.values.shape[1:])
         index = pd.MultiIndex.from_product([self.kinds, layers, heads], names=["kind", "layer", "head"])
         return pd.DataFrame({"score": self.values.flatten().numpy()}, index=index).reset_index()
 
@@ -100,8 +100,8 @@ def head_scores(
     "first_token"      to the text's first token, the attention sink, of queries after it.
     "entropy"          not a share but the mean entropy of the rows, in nats, each divided by its sum.
 
-    A share is the sum over a query's places and the mean over all queries, of all texts, that have any place: with
-    attention in [0, 1] it is one too, and nothing else is renormalised. Padding is no token. Chance is stated beside it.
+    A share is the sum over a query's places and the mean over all queries, of all texts, that have any place; it is
+    not renormalised. Padding is no token. The result says what chance is.
 
     tokens:     text, texts or ids; None: 4 sequences of 50 different random tokens, each said twice (fewer in a short
                 context), drawn by `seed`, none of them special, after the BOS where the tokenizer's rule puts one.
@@ -117,7 +117,7 @@ def head_scores(
     """
     if not isinstance(model, HookedTransformer):
         raise KindError(
-            f"heads are those of a model that wb.load or HookedTransformer gives, not {type(model).__name__}"
+            f"the heads are a model's, which wb.load or HookedTransformer gives, not {type(model).__name__}'s"
         )
     named = kinds is not DEFAULT_KINDS  # not `!=`: who writes these four out asks for them by name
     kinds = checked_kinds(kinds)
@@ -153,8 +153,8 @@ def _scored(cache: ActivationCache, scorer: Scorer, n_layers: int) -> Float[Tens
 def _refuse_empty(scorer: Scorer, named: bool) -> None:
     if scorer.empty and (named or len(scorer.empty) == len(scorer.kinds)):
         raise InputError(
-            f"these texts have no place for {scorer.empty[0]!r}: a token that comes back, or one more token, is wanted; "
-            "tokens=None takes random tokens said twice"
+            f"these texts have no place for {scorer.empty[0]!r}: too few tokens, or none that comes back; leave tokens "
+            "out for random ones said twice"
         )
 
 

@@ -69,14 +69,15 @@ class Places:
     def of_pairs(cls, pairs: Callable[[Int[Tensor, " pos"]], Pairs], texts: Texts, skip_first: bool) -> Places:
         """skip_first: leave out the places whose key is a text's first token."""
         places, n_queries, attention = [], 0, 0.0
-        for example, (ids, columns) in enumerate(zip(texts.ids, texts.columns, strict=True)):
+        for text, (ids, columns) in enumerate(zip(texts.ids, texts.columns, strict=True)):
             query, key = pairs(ids)
             kept = key >= int(skip_first)
             query, key = query[kept], key[kept]
             n_queries += len(query.unique())
             attention += float((1 / (query.double() + 1)).sum())
-            places.append(torch.stack([torch.full_like(query, example), columns[query], columns[key]]))
-        return cls(*torch.cat(places, 1), n_queries, attention / n_queries if n_queries else torch.nan)
+            places.append(torch.stack([torch.full_like(query, text), columns[query], columns[key]]))
+        example, query, key = torch.cat(places, 1)
+        return cls(example, query, key, n_queries, attention / n_queries if n_queries else torch.nan)
 
     def of(self, pattern: Float[Tensor, "batch head query key"]) -> Float[Tensor, " head"]:
         example, query, key = (index.to(pattern.device) for index in (self.example, self.query, self.key))
