@@ -58,7 +58,7 @@ from .sweep_result import SweepResult
 
 if TYPE_CHECKING:
     from . import figures
-    from .widgets import AttentionDashboard
+    from .widgets import AttentionDashboard, LensDashboard
 
 __version__ = "0.4.0"
 
@@ -68,6 +68,7 @@ __all__ = [
     "Attribution",
     "HeadScores",
     "HookedTransformer",
+    "LensDashboard",
     "ModelSpec",
     "Site",
     "SweepResult",
@@ -111,7 +112,11 @@ __all__ = [
 ]
 
 # What draws is imported when first used: plotly and ipywidgets take longer to import than all the rest.
-_DRAWS = {"figures": ("figures", None), "AttentionDashboard": ("widgets", "AttentionDashboard")}
+_DRAWS = {
+    "figures": ("figures", None),
+    "AttentionDashboard": ("widgets", "AttentionDashboard"),
+    "LensDashboard": ("widgets", "LensDashboard"),
+}
 
 
 def __getattr__(name: str) -> Any:
