@@ -66,6 +66,18 @@ class ActivationCache(Mapping[str, Tensor]):
         value = attended.weights() if name.endswith("hook_pattern") else attended.scores()
         return value if self.has_batch_dim else value[0]
 
+    def pattern_part(
+        self, layer: int, example: int, queries: Int[Tensor, " query"], keys: Int[Tensor, " key"]
+    ) -> Float[Tensor, "head query key"]:
+        """Some rows of one example's pattern over some columns, without the rest being made. A row divides its
+        attention among these keys alone: leave out none that it sees, unless hooks made the pattern (`pattern_edited`),
+        of which this is a cut."""
+        return self._looked[self._sites.one(("pattern", layer)).name].part(example, queries, keys)
+
+    def pattern_edited(self, layer: int) -> bool:
+        """Whether hooks made this layer's pattern."""
+        return self._looked[self._sites.one(("pattern", layer)).name].edited
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._sites.names)
 

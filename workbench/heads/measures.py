@@ -80,8 +80,14 @@ class Places:
         return cls(example, query, key, n_queries, attention / n_queries if n_queries else torch.nan)
 
     def of(self, pattern: Float[Tensor, "batch head query key"]) -> Float[Tensor, " head"]:
-        example, query, key = (index.to(pattern.device) for index in (self.example, self.query, self.key))
-        return pattern[example, :, query, key].float().sum(0) / self.n_queries
+        return self.of_rows(pattern, 0)
+
+    def of_rows(self, rows: Float[Tensor, "batch head row key"], start: int) -> Float[Tensor, " head"]:
+        """What rows from `start` on add to it: those of all rows sum to it. Their keys may end with the last row."""
+        there = (self.query >= start) & (self.query < start + rows.shape[2])
+        places = (self.example[there], self.query[there] - start, self.key[there])
+        example, query, key = (index.to(rows.device) for index in places)
+        return rows[example, :, query, key].float().sum(0) / self.n_queries
 
 
 class Entropy:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError, KindError, nearest
 from .kinds import DEFAULT_KINDS, KINDS
-from .measures import Texts
+from .measures import Places, Texts
 
 
 class Scorer:
@@ -58,6 +58,17 @@ class Scorer:
         if pattern.ndim != 4 or (*pattern.shape[:1], *pattern.shape[2:]) != (batch, pos, pos):
             raise InputError(f"a pattern {list(pattern.shape)} came; [{batch}, head, {pos}, {pos}] is wanted")
         return torch.stack([measure.of(pattern) for measure in self._measures])
+
+    @torch.no_grad()
+    def of_rows(self, rows: Float[Tensor, "batch head row key"], start: int) -> Float[Tensor, "kind head"]:
+        """What some rows, from `start` on, add to the scores: a large pattern is scored a few rows at a time. Their keys
+        may end with the last row. A mean entropy is no sum over rows: that kind wants all rows at once."""
+        if start == 0 and rows.shape[2:] == 2 * self._shape[1:]:
+            return self.of(rows)
+        whole = [kind for kind, m in zip(self.kinds, self._measures, strict=True) if not isinstance(m, Places)]
+        if whole:
+            raise InputError(f"{whole[0]!r} is scored from all rows at once, and {rows.shape[2]} came")
+        return torch.stack([measure.of_rows(rows, start) for measure in self._measures if isinstance(measure, Places)])
 
 
 def checked_kinds(kinds: object) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor
 
-from ..sites import Place
+from ..sites import Place, Site
 from ..spec import ComponentSpec
 from .dot_product import DotProduct, Keys, Queries, Values
 from .linear import Linear, WriteLinear
@@ -107,6 +107,15 @@ class Attention(DotProduct):
         q, k = self.qk_norm(q, k, at)
         q, k = self.rotary(q, k, at)
         return q, {"k": k, "v": v}
+
+    @property
+    def value_site(self) -> Site:
+        """Where what the values are made of can be read."""
+        return self.hook_v
+
+    def values(self, read: Float[Tensor, "*batch pos kv_head d_head"]) -> Float[Tensor, "*batch pos kv_head d_head"]:
+        """The values, of what was read there."""
+        return read
 
     def keys(self, kept: Kept) -> Keys:
         return kept["k"]

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..sites import Place
+from ..sites import Place, Site
 from ..spec import Component
 from .masks import Visibility
 from .memory import Kept
@@ -78,6 +78,15 @@ class DotProduct(Component):
 
     @abstractmethod
     def keys(self, kept: Kept) -> Keys: ...
+
+    @property
+    @abstractmethod
+    def value_site(self) -> Site:
+        """Where what the values are made of can be read."""
+
+    @abstractmethod
+    def values(self, read: Tensor) -> Float[Tensor, "*batch pos kv_head d_value"]:
+        """The values, of what was read there."""
 
     @abstractmethod
     def keys_and_values(self, kept: Kept) -> tuple[Keys, Values]: ...

@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from typing import cast
 
 import torch
-from einops import rearrange
+from einops import einsum, rearrange
 from jaxtyping import Float
 from torch import Tensor
 
 from ..errors import SpecError
-from ..sites import Place
+from ..sites import Place, Site
 from ..spec import Component, ComponentSpec
 from .dot_product import DotProduct, Keys, Queries, Values
 from .linear import Linear, WriteLinear
@@ -163,6 +163,15 @@ class LatentAttention(DotProduct):
         q_nope, q_rope = q.split([spec.d_nope, spec.d_rope], dim=-1)
         q = at(self.hook_rot_q, torch.cat([q_nope, self.rotation.turn(q_rope, cos, sin)], dim=-1))
         return q, {"latent": latent, "k_rope": self.rotation.turn(rope[:, :, None], cos, sin)}
+
+    @property
+    def value_site(self) -> Site:
+        """Where what the values are made of can be read."""
+        return self.hook_kv_latent
+
+    def values(self, read: Float[Tensor, "*batch pos d_latent"]) -> Float[Tensor, "*batch pos head d_value"]:
+        """The values, of what was read there."""
+        return einsum(read, self.W_UV, "... d_latent, head d_latent d_value -> ... head d_value")
 
     def keys(self, kept: Kept) -> Keys:
         return self.keys_and_values(kept)[0]

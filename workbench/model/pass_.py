@@ -75,6 +75,25 @@ class Attended:
         pattern = None if pattern is None else pattern[:, :, rows]
         return Attended(self._mixer, self._q[:, rows], self._kept, visible, pattern)
 
+    @property
+    def edited(self) -> bool:
+        """Whether hooks made the pattern, so that a query may weigh what lies ahead of it."""
+        return self._pattern is not None
+
+    def part(
+        self, example: int, queries: Int[Tensor, " query"], keys: Int[Tensor, " key"]
+    ) -> Float[Tensor, "head query key"]:
+        """The weights of some of one example's queries on some keys, all that these queries see being among them,
+        without the rest being made. An edited pattern may be cut anywhere."""
+        if self._pattern is not None:
+            return self._pattern[example][:, queries[:, None], keys]
+        seen = self._visible
+        visible = replace(
+            seen, query_pos=seen.query_pos[[example]][:, queries], key_pos=seen.key_pos[[example]][:, keys], plain=False
+        )
+        kept = {name: tensor[[example]][:, keys] for name, tensor in self._kept.items()}
+        return self._mixer.weights(self._q[[example]][:, queries], kept, visible)[0]
+
     def then(self, steps: Sequence[Attended]) -> Attended:
         """One attention of these queries and those of steps that followed, over the last step's keys, which hold all
         that earlier steps saw. Patterns that hooks made explicit are filled up with zeros for keys still ahead."""

@@ -1,63 +1,136 @@
-"""AttentionDashboard: walk through layers, heads and tokens, and see where each token looks."""
+"""AttentionDashboard: every head of a text at a glance, one of them in full, and what each token looks at."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import Any, overload
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import anywidget
+import plotly.graph_objects as go
 import traitlets
-from traitlets import validate
+from torch import Tensor
+from traitlets import observe, validate
 
-from ..errors import InputError
-from ..figures.tokens import visible
-from . import patterns
-from .coding import encode
-from .export import document, fragment, write_text
-from .patterns import Patterns
+from .. import figures
+from ..errors import InputError, KindError, nearest
+from ..heads import HeadScores
+from ..hooked import HookedTransformer
+from ..inputs import TextLike
+from ..metrics import MetricLike
+from . import assets
+from .choices import CHOICES, check_one_of, of_state, to_state
+from .dashboard import Dashboard
+from .export import View
+from .opened import Opened
+from .patterns import check_index
 from .standalone import attention_state
+from .subjects import Chosen, OfModel, OfTensors, Subject
 
-_HERE = Path(__file__).parent
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCRIPTS = ("base", "matrix", "weights", "heads", "strip", "pattern", "readout", "save", "attention")
+STYLES = ("base", "attention")
 
 
-class AttentionDashboard(anywidget.AnyWidget):
-    """One head's pattern, its tokens, and the weights of the token that is looked at.
+class AttentionDashboard(Dashboard):
+    """Thumbnails of all heads, the pattern of one, the tokens, and the weights of the token that is looked at.
 
     >>> w = AttentionDashboard(model, "When Mary and John went to the store")  # doctest: +SKIP
     >>> w.layer, w.head, w.query = 5, 3, 7  # doctest: +SKIP
+    >>> wb.ablate(model, text, metric, selection=w.selection)  # doctest: +SKIP
 
-    `layer`, `head` and `query` (the locked position, -1 for none) go both ways. Only the head that is looked
-    at is computed and sent; pointing at tokens sends nothing.
+    All of these go both ways, and so does `state`, which holds them all as JSON for the constructor to take back:
+
+    layer, head:  the head shown in full.
+    query:        the position that is locked, -1 for none;  queries: all that are, summed, `query` the last of them.
+    selection:    the heads that are locked, (layer, head) pairs.
+    example:      which text of a batch.
+    quantity:     "attention"; "value_weighted", times |v W_O| (Kobayashi et al. 2020, arXiv 2004.10102);
+                  "contribution", what each position adds to the metric through this head, at the metric's query, the
+                  scales of norms frozen at the run's own (Wang et al. 2022, arXiv 2211.00593, section 3.1).
+    direction:    "attends_to" or "attended_by".
+    scale:        of the colours: "sqrt", "linear" or "log".
+    hidden:       positions whose columns are hidden;  renormalise: whether the rest of a row is divided by its sum.
+    score, ordered, minimum: what heads are marked by, whether they are sorted by it, and the least of those shown.
+    arrangement:  "grid", or "scatter" over the scores x and y.
+
+    Only the head that is looked at is computed and sent; pointing at things sends nothing.
     """
 
-    _esm = _HERE / "attention.js"
-    _css = _HERE / "attention.css"
+    _esm = assets.module(*SCRIPTS)
+    _css = assets.style(*STYLES)
 
     layer = traitlets.Int(0).tag(sync=True)
     head = traitlets.Int(0).tag(sync=True)
     query = traitlets.Int(-1).tag(sync=True)
+    queries = traitlets.List(traitlets.Int()).tag(sync=True)
+    selection = traitlets.List().tag(sync=True)
+    example = traitlets.Int(0).tag(sync=True)
+    quantity = traitlets.Unicode("attention").tag(sync=True)
+    direction = traitlets.Unicode("attends_to").tag(sync=True)
+    scale = traitlets.Unicode("sqrt").tag(sync=True)
+    hidden = traitlets.List(traitlets.Int()).tag(sync=True)
+    renormalise = traitlets.Bool(False).tag(sync=True)
+    score = traitlets.Unicode("").tag(sync=True)
+    ordered = traitlets.Bool(False).tag(sync=True)
+    minimum = traitlets.Float(None, allow_none=True).tag(sync=True)
+    arrangement = traitlets.Unicode("grid").tag(sync=True)
+    x = traitlets.Unicode("").tag(sync=True)
+    y = traitlets.Unicode("").tag(sync=True)
+    state = traitlets.Dict()
 
-    # What the view needs and nobody sets: visible token texts, the choices, one pattern and whose it is.
+    # What the view needs and nobody sets; `Opened` says what each is.
     _tokens = traitlets.List(traitlets.Unicode()).tag(sync=True)
-    _layers = traitlets.List(traitlets.Int()).tag(sync=True)
-    _heads = traitlets.List(traitlets.Int()).tag(sync=True)
+    _against = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    _positions = traitlets.List(traitlets.Int()).tag(sync=True)
+    _heads = traitlets.List().tag(sync=True)
+    _thumbs = traitlets.Bytes().tag(sync=True)
+    _thumbs_of = traitlets.Dict().tag(sync=True)
+    _scores = traitlets.List().tag(sync=True)
+    _quantities = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _pattern = traitlets.Bytes().tag(sync=True)
-    _coding = traitlets.Dict().tag(sync=True)
-    _shown = traitlets.List(traitlets.Int()).tag(sync=True)
-    _failed = traitlets.List().tag(sync=True)  # [layer, head, why] of a look that failed, or nothing
+    _shown = traitlets.Dict().tag(sync=True)
+    _columns = traitlets.Bytes().tag(sync=True)
+    _columns_of = traitlets.Dict().tag(sync=True)
+    _row = traitlets.Bytes().tag(sync=True)
+    _row_of = traitlets.Dict().tag(sync=True)
+    _names = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    _examples = traitlets.Int(1).tag(sync=True)
+    _note = traitlets.Unicode().tag(sync=True)
+    _failed = traitlets.Dict().tag(sync=True)  # {what: [layer, head, ...], why} of a look that failed, or nothing
 
-    _patterns: Patterns
+    _subject: Subject
+    _opened: Opened
 
     def __init__(
-        self, model: Any, tokens: Any, *, example: int = 0, layer: int = 0, head: int = 0, query: int = -1
+        self,
+        model: HookedTransformer,
+        tokens: TextLike,
+        *,
+        against: HookedTransformer | TextLike | None = None,
+        metric: MetricLike | None = None,
+        scores: HeadScores | None = None,
+        positions: Sequence[int] | None = None,
+        layers: Sequence[int] | None = None,
+        heads: Sequence[int] | None = None,
+        names: Sequence[str] = ("this run", "against"),
+        attention_mask: Tensor | None = None,
+        state: Mapping[str, Any] | None = None,
+        **choices: Any,
     ) -> None:
         """Runs `model` once on `tokens`: text, a list of texts, or an int tensor [pos] or [batch, pos].
 
-        `example` is the row of a batch to show. Raises InputError for an example, layer, head or query
-        that does not exist.
+        against:   a second run to lay beside it: other tokens, as many, or another model (a view with hooks, another
+                   checkpoint) on the same;  names: what the two are called.
+        metric:    `wb.logit` or `wb.logit_diff`, for contributions; None: the logit of what the model says at the end.
+        scores:    of `wb.head_scores`; None: how these very patterns score.
+        positions, layers, heads: what is shown; None: all that a page holds, and a note where that is not all.
+        state:     another dashboard's `state`.  choices: any of the traits by name, such as layer=5.
+
+        Raises InputError for what does not exist or does not fit, TooLargeError for more than a page holds.
         """
-        self._open(patterns.of_model(model, tokens, example), layer, head, query)
+        chosen = Chosen(positions, layers, heads, _checked_scores(scores))
+        self._open(OfModel(model, tokens, against, metric, attention_mask, chosen, _checked_names(names)), state, choices)
 
     @classmethod
     def from_weights(
@@ -65,96 +138,249 @@ class AttentionDashboard(anywidget.AnyWidget):
         tokens: Iterable[str],
         weights: Any,
         *,
-        example: int = 0,
-        layer: int = 0,
-        head: int = 0,
-        query: int = -1,
+        against: Any = None,
+        scores: HeadScores | None = None,
+        positions: Sequence[int] | None = None,
+        layers: Sequence[int] | None = None,
+        heads: Sequence[int] | None = None,
+        names: Sequence[str] = ("these", "against"),
+        state: Mapping[str, Any] | None = None,
+        **choices: Any,
     ) -> AttentionDashboard:
-        """From weights at hand: a sequence over layers of [head, query, key] or [batch, head, query, key],
-        or one tensor [layer, head, query, key].
+        """From weights at hand: a sequence over layers of [head, query, key] or [batch, head, query, key], or one
+        tensor [layer, head, query, key]; `against` likewise. What columns are weighed by wants a model.
 
         Raises InputError where ranks, shapes or tokens do not fit, KindError for what is no sequence of them.
         """
         self = cls.__new__(cls)
-        self._open(patterns.of_weights(tokens, weights, example), layer, head, query)
+        chosen = Chosen(positions, layers, heads, _checked_scores(scores))
+        example = choices.get("example", 0)
+        self._open(OfTensors(tokens, weights, against, chosen, _checked_names(names), example), state, choices)
         return self
 
-    def _open(self, shown: Patterns, layer: int, head: int, query: int) -> None:
-        self._patterns = shown
-        self._check_query(query)
-        coding, data = encode(shown.head(layer, head))
+    def _open(self, subject: Subject, state: Mapping[str, Any] | None, choices: dict[str, Any]) -> None:
+        for name in choices:
+            if name not in CHOICES:
+                raise TypeError(f"AttentionDashboard has no argument {name!r}; {nearest(name, CHOICES)}")
+        wanted = {**(of_state(state, subject.identity) if state is not None else {}), **choices}
+        example = wanted.get("example", 0)
+        self._subject, self._opened = subject, subject.open(example)
+        layer, head = self._opened.heads[0]
+        layer = wanted.get("layer", layer)
+        head = wanted.get("head", next((h for at, h in self._opened.heads if at == layer), head))
         super().__init__(
+            **self._opened.first_message(),
+            **self._opened.pattern(layer, head),
             layer=layer,
             head=head,
-            query=query,
-            _tokens=[visible(token) for token in shown.tokens],
-            _layers=list(range(shown.n_layers)),
-            _heads=list(range(shown.n_heads)),
-            _pattern=data,
-            _coding=coding.to_json(),
-            _shown=[layer, head],
+            example=example,
+            _names=list(subject.named),
+            _examples=subject.n_examples,
         )
-        self.observe(self._send_pattern, names=["layer", "head"])
+        self.observe(self._answer, names=["layer", "head", "quantity", "queries", "direction"])
+        self._apply({name: wanted[name] for name in CHOICES if name in wanted})
+        self.state = self._snapshot()
 
-    def _send_pattern(self, _: Any) -> None:
-        if self._shown == [self.layer, self.head]:
-            self._failed = []
-            return
+    # What is sent.
+
+    def _answer(self, change: Any) -> None:
+        """Sends what the view now needs; one message, so that no view ever has bytes it would misread."""
         try:
-            coding, data = encode(self._patterns.head(self.layer, self.head))
+            news = self._news()
         except Exception as error:  # who turns the view sees no traceback: the view tells, and Python's setter too
-            self._failed = [self.layer, self.head, f"{type(error).__name__}: {error}"]
+            why = f"{type(error).__name__}: {error}"
+            self._failed = {"layer": self.layer, "head": self.head, "quantity": self.quantity, "why": why}
             raise
-        with self.hold_sync():  # one message, so that no view ever has bytes it would misread
-            self._coding, self._pattern, self._shown = coding.to_json(), data, [self.layer, self.head]
-            self._failed = []
+        with self.hold_sync():
+            for name, value in news.items():
+                setattr(self, name, value)
+            self._failed = {}
 
-    @validate("layer")
-    def _existing_layer(self, proposal: Any) -> int:
-        self._patterns.check("layer", proposal.value, self._patterns.n_layers)
-        return proposal.value
+    def _news(self) -> dict[str, Any]:
+        place, opened = (self.layer, self.head), self._opened
+        news: dict[str, Any] = {}
+        if (self._shown.get("layer"), self._shown.get("head")) != place:
+            news |= opened.pattern(*place)
+        if self.quantity != "attention" and self._columns_of != {**self._columns_of, **self._wanted_columns()}:
+            news |= opened.columns(*place, self.quantity)
+            if self.quantity == "contribution" and opened.direct is None:
+                opened.with_direct()
+                news["_scores"] = opened.scores()
+        wanted = {"layer": self.layer, "head": self.head, "queries": self.queries, "direction": self.direction}
+        if self.queries and self._row_of != wanted:
+            news |= opened.rows(*place, self.queries, self.direction)
+        return news
 
-    @validate("head")
-    def _existing_head(self, proposal: Any) -> int:
-        self._patterns.check("head", proposal.value, self._patterns.n_heads)
+    def _wanted_columns(self) -> dict[str, Any]:
+        return {"layer": self.layer, "head": self.head, "quantity": self.quantity}
+
+    @observe("example")
+    def _other_example(self, change: Any) -> None:
+        opened = self._subject.open(change.new)
+        self._opened = opened
+        last = len(opened.positions) - 1
+        kept = [query for query in self.queries if query in opened.positions[: last + 1]]
+        with self.hold_sync(), self.hold_trait_notifications():
+            for name, value in {**opened.first_message(), **opened.pattern(self.layer, self.head)}.items():
+                setattr(self, name, value)
+            self._columns, self._columns_of, self._row, self._row_of = b"", {}, b"", {}
+            self.queries, self.query = kept, kept[-1] if kept else -1
+            self.hidden = [position for position in self.hidden if position in opened.positions]
+
+    # What is chosen.
+
+    @observe("query")
+    def _one_query(self, change: Any) -> None:
+        if change.new < 0:
+            self.queries = []
+        elif change.new not in self.queries:
+            self.queries = [change.new]
+
+    @observe("queries")
+    def _last_query(self, change: Any) -> None:
+        self.query = change.new[-1] if change.new else -1
+
+    @observe(*CHOICES)
+    def _remember(self, change: Any) -> None:
+        self.state = self._snapshot()
+
+    @observe("state")
+    def _take_back(self, change: Any) -> None:
+        if change.new == self._snapshot():
+            return
+        before = self._snapshot()
+        try:
+            self._apply(of_state(change.new, self._subject.identity))
+        except Exception:
+            self._apply(of_state(before, self._subject.identity))
+            raise
+        self.state = self._snapshot()
+
+    def _snapshot(self) -> dict[str, Any]:
+        return to_state(self._subject.identity, {name: getattr(self, name) for name in CHOICES})
+
+    def _apply(self, choices: Mapping[str, Any]) -> None:
+        """In the order of CHOICES; layer and head together, since one may not exist without the other."""
+        if "queries" in choices:
+            choices = {name: value for name, value in choices.items() if name != "query"}
+        with self.hold_trait_notifications():
+            for name, value in choices.items():
+                setattr(self, name, value)
+
+    # What there is to choose from.
+
+    @validate("layer", "head")
+    def _shown_head(self, proposal: Any) -> int:
+        name, value, first = proposal.trait.name, proposal.value, self._opened.first
+        check_index(name, value, first.n_layers if name == "layer" else max(first.n_heads))
+        if not any(value == (layer, head)[name == "head"] for layer, head in self._opened.heads):
+            raise InputError(f"{name} {value} is not among the heads shown; choose {name}s= with it")
+        return value
+
+    @validate("example")
+    def _there(self, proposal: Any) -> int:
+        check_index("example", proposal.value, self._subject.n_examples)
         return proposal.value
 
     @validate("query")
-    def _existing_query(self, proposal: Any) -> int:
-        self._check_query(proposal.value)
+    def _shown_query(self, proposal: Any) -> int:
+        if proposal.value != -1:
+            self._check_position("query", proposal.value)
         return proposal.value
 
-    def _check_query(self, query: int) -> None:
-        n = len(self._patterns.tokens)
-        if not -1 <= query < n:
-            raise InputError(f"there is no query {query}: positions go from 0 to {n - 1}, and -1 locks none")
+    @validate("queries", "hidden")
+    def _shown_positions(self, proposal: Any) -> list[int]:
+        for position in proposal.value:
+            self._check_position("query" if proposal.trait.name == "queries" else "column", position)
+        return list(dict.fromkeys(proposal.value))
 
-    @overload
-    def to_html(
-        self, path: None = None, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
-    ) -> str: ...
-    @overload
-    def to_html(
-        self, path: str | Path, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None
-    ) -> Path: ...
-    def to_html(
-        self,
-        path: str | Path | None = None,
-        *,
-        layers: Sequence[int] | None = None,
-        heads: Sequence[int] | None = None,
-    ) -> str | Path:
-        """The dashboard as one HTML file that needs no kernel and no network.
+    def _check_position(self, what: str, position: int) -> None:
+        shown = self._opened.positions
+        if position not in shown:
+            none = ", and -1 locks none" if what == "query" else ""
+            raise InputError(f"there is no {what} {position}: positions go from {shown[0]} to {shown[-1]}{none}")
 
-        Returns the text, or writes it to `path` (whole or not at all) and returns that. `layers` and `heads`
-        are those to take along, all by default. Raises TooLargeError where that would be over 8 MB.
-        """
-        text = document("Attention", attention_state(self._patterns, self._view(), layers, heads))
-        return text if path is None else write_text(Path(path), text)
+    @validate("selection")
+    def _pairs(self, proposal: Any) -> list[tuple[int, int]]:
+        pairs = []
+        for item in proposal.value:
+            if not isinstance(item, Sequence) or len(item) != 2 or not all(isinstance(part, int) for part in item):
+                raise KindError(f"selection is a list of (layer, head) pairs; {item!r} is none")
+            self._opened.check(*item)
+            pairs.append(tuple(item))
+        return list(dict.fromkeys(pairs))
 
-    def html_fragment(self, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> str:
-        """The same as a piece of HTML, to be put into a page: a frame that keeps its styles to itself."""
-        return fragment("Attention", attention_state(self._patterns, self._view(), layers, heads))
+    @validate("quantity")
+    def _known_quantity(self, proposal: Any) -> str:
+        check_one_of("quantity", proposal.value)
+        if proposal.value not in self._opened.quantities():
+            raise InputError(f"quantity {proposal.value!r} needs the model, and only weights came")
+        return proposal.value
 
-    def _view(self) -> dict[str, int]:
-        return {"layer": self.layer, "head": self.head, "query": self.query}
+    @validate("direction", "scale", "arrangement")
+    def _one_of(self, proposal: Any) -> str:
+        return check_one_of(proposal.trait.name, proposal.value)
+
+    @validate("score", "x", "y")
+    def _known_score(self, proposal: Any) -> str:
+        kinds = [score["name"] for score in self._scores]
+        if proposal.value and proposal.value not in kinds:
+            raise InputError(f"there is no score {proposal.value!r}; {nearest(proposal.value, kinds)}")
+        return proposal.value
+
+    @validate("state")
+    def _own_state(self, proposal: Any) -> dict[str, Any]:
+        of_state(proposal.value, self._subject.identity)
+        return proposal.value
+
+    # Without a kernel.
+
+    def view(self, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> View:
+        """A page with all thumbnails and the patterns of `layers` and `heads`. None: of all, or, where that would be
+        over 8 MB, of the head shown, those selected and those that score highest. Raises TooLargeError where those named
+        would be."""
+        chosen = {name: getattr(self, name) for name in CHOICES}
+        sent = {"_names": self._names, "_examples": 1, **chosen}
+        return View("Attention", SCRIPTS, STYLES, attention_state(self._opened, sent, layers, heads))
+
+    def figure(self) -> go.Figure:
+        """The head shown, as it is shown: with columns hidden and weighed, of the first run."""
+        title = f"Layer {self.layer}, head {self.head}"
+        return figures.attention(self._present(), self._opened.first.tokens, title)
+
+    def to_dataframe(self) -> pd.DataFrame:
+        """The head shown, as it is shown: a row for each query (the locked ones, if any) and key."""
+        import pandas as pd
+
+        shown, opened = self._present(), self._opened
+        queries = [opened.positions.index(query) for query in self.queries] or range(len(shown))
+        keys = {q: range(len(shown)) if shown[q, q + 1 :].any() else range(q + 1) for q in queries}
+        at = [(q, k) for q in queries for k in keys[q]]
+        columns: dict[str, list[Any]] = {
+            "query": [opened.positions[q] for q, _ in at],
+            "query_token": [opened.first.tokens[q] for q, _ in at],
+            "key": [opened.positions[k] for _, k in at],
+            "key_token": [opened.first.tokens[k] for _, k in at],
+            self.quantity: [float(shown[q, k]) for q, k in at],
+        }
+        return pd.DataFrame(columns)
+
+    def _present(self) -> Any:
+        hidden = [self._opened.positions.index(position) for position in self.hidden]
+        return self._opened.present(self.layer, self.head, self.quantity, hidden, self.renormalise)
+
+    def __repr__(self) -> str:
+        opened = self._opened
+        return f"AttentionDashboard of {len(opened.heads)} heads and {len(opened.positions)} positions"
+
+
+def _checked_names(names: Sequence[str]) -> tuple[str, str]:
+    if isinstance(names, str) or len(names) != 2 or not all(isinstance(name, str) for name in names):
+        raise KindError(f"names are what the two runs are called, two texts, not {names!r}")
+    return names[0], names[1]
+
+
+def _checked_scores(scores: object) -> HeadScores | None:
+    if scores is not None and not isinstance(scores, HeadScores):
+        raise KindError(f"scores are those of wb.head_scores, not {type(scores).__name__}")
+    return scores

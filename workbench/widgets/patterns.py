@@ -1,75 +1,168 @@
-"""What a dashboard looks at: the tokens of one text and, one head at a time, its attention patterns.
+"""What an attention view looks at: the tokens of one text, and its patterns, a few rows or a layer at a time.
 
-Nothing is computed before it is asked for: `Patterns.layer` and `Patterns.head` index one layer. The layer last
-looked at is kept, so that walking through its heads computes it once.
+Nothing of size query x key is made before it is asked for, and of a causal pattern only the keys that rows can see. The
+layer last looked at is kept, so that walking through its heads computes it once.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
+from ..cache import ActivationCache
 from ..errors import InputError, KindError, count
 from ..figures.arrays import Array, array
 from ..figures.tokens import token_list
 
+AT_ONCE = 2**21  # weights that are made at a time: more would not stay in a processor's caches
+WHOLE = 256  # tokens up to which a layer is made in one piece all the same
 
-@dataclass(frozen=True)
-class Patterns:
-    """`layers[l]` is [batch, head, query, key] or [head, query, key]; of a batch, row `example` is shown."""
+
+class Patterns(ABC):
+    """Patterns of one text.
+
+    tokens:    the texts of those positions that are shown.
+    positions: [pos] where they stand in the text.
+    n_heads, n_kv_heads: of each layer; as many kv heads as heads where nothing says that heads share them.
+    """
 
     tokens: list[str]
-    layers: Sequence[Any]
-    n_heads: int
-    example: int = 0
-    _kept: dict[int, Array] = field(default_factory=dict, init=False, repr=False, compare=False)  # at most one layer
+    positions: list[int]
+    n_heads: tuple[int, ...]
+    n_kv_heads: tuple[int, ...]
+
+    def __init__(self) -> None:
+        self._kept: dict[int, Array] = {}  # at most one layer
 
     @property
     def n_layers(self) -> int:
-        return len(self.layers)
+        return len(self.n_heads)
+
+    @abstractmethod
+    def causal(self, layer: int) -> bool:
+        """Whether it is known that no row looks ahead."""
+
+    @abstractmethod
+    def rows(self, layer: int, start: int, stop: int) -> Float[Tensor, "head row key"]:
+        """Rows `start` to `stop` over the keys up to `stop`, or over all keys where a row may look ahead."""
+
+    def blocks(self, layer: int, multiple: int = 1) -> Iterable[tuple[int, Float[Tensor, "head row key"]]]:
+        """All rows, some at a time, each time with the first one's index; `multiple` divides how many but the last."""
+        n = len(self.tokens)
+        step = n if n <= WHOLE else max(1, AT_ONCE // (self.n_heads[layer] * n * multiple)) * multiple
+        for start in range(0, n, step):
+            yield start, self.rows(layer, start, min(start + step, n))
 
     def layer(self, layer: int) -> Array:
         """[head, query, key] in float32; InputError where the layer does not exist or does not fit."""
-        self.check("layer", layer, self.n_layers)
+        check_index("layer", layer, self.n_layers)
         if layer not in self._kept:
             self._kept.clear()  # before the next is computed: two at once would be twice the memory
-            self._kept[layer] = self._computed(layer)
+            self._kept[layer] = self._made(layer)
         return self._kept[layer]
 
-    def _computed(self, layer: int) -> Array:
-        with torch.no_grad():
-            heads = one_example(self.layers[layer], self.example)
-        self._check_shape(layer, heads)
-        return array(heads, "weights")
-
     def head(self, layer: int, head: int) -> Array:
-        """[query, key] in float32; InputError where layer or head do not exist or the layer does not fit."""
-        self.check("head", head, self.n_heads)
+        """[query, key] in float32; InputError where there is no such head."""
+        check_index("layer", layer, self.n_layers)
+        check_index("head", head, self.n_heads[layer])
         return self.layer(layer)[head]
 
-    @staticmethod
-    def check(what: str, index: int, n: int) -> None:
-        """Raises InputError unless 0 <= index < n."""
-        if not 0 <= index < n:
-            raise InputError(f"there is no {what} {index}: there {'is' if n == 1 else 'are'} {count(n, what)}")
-
-    def _check_shape(self, layer: int, heads: Any) -> None:
+    def _made(self, layer: int) -> Array:
         n = len(self.tokens)
-        if tuple(heads.shape) == (self.n_heads, n, n):
-            return
+        made = torch.zeros(self.n_heads[layer], n, n)
+        for start, rows in self.blocks(layer):
+            made[:, start : start + rows.shape[1], : rows.shape[2]] = rows
+        return made.numpy()
+
+
+class OfCache(Patterns):
+    """Of one example of a run, whose cache has recorded `pattern`."""
+
+    def __init__(self, cache: ActivationCache, tokens: list[str], example: int, positions: Sequence[int]) -> None:
+        super().__init__()
+        self.cache, self.tokens, self.positions, self.example = cache, tokens, list(positions), example
+        attention = [block.attn for block in cache.model.blocks]
+        self.n_heads = tuple(each.hook_z.sizes[2] for each in attention)
+        self.n_kv_heads = tuple(each.n_kv_heads for each in attention)
+        where = cache.positions[example]
+        self.columns = torch.stack([(where == position).nonzero()[0, 0] for position in self.positions])
+
+    def causal(self, layer: int) -> bool:
+        return not self.cache.pattern_edited(layer)
+
+    @torch.no_grad()
+    def rows(self, layer: int, start: int, stop: int) -> Float[Tensor, "head row key"]:
+        edited = self.cache.pattern_edited(layer)
+        keys = self.columns if edited else self._seen(stop)
+        rows = self.cache.pattern_part(layer, self.example, self.columns[start:stop], keys).float().cpu()
+        if edited or self._complete:
+            return rows
+        return rows[:, :, torch.tensor(self.positions[:stop])]  # columns of what is seen stand in order of positions
+
+    @property
+    def _complete(self) -> bool:
+        """Whether the text is shown from its start without a gap, so that rows see nothing that is not shown."""
+        return self.positions == list(range(len(self.positions)))
+
+    def _seen(self, stop: int) -> Int[Tensor, " key"]:
+        """The columns that rows before `stop` may see, shown or not."""
+        if self._complete:
+            return self.columns[:stop]
+        where = self.cache.positions[self.example]
+        return ((where >= 0) & (where <= self.positions[stop - 1])).nonzero()[:, 0]
+
+
+class OfWeights(Patterns):
+    """Of tensors at hand: `layers[l]` is [batch, head, query, key] or [head, query, key]."""
+
+    def __init__(self, tokens: list[str], layers: Sequence[Any], example: int, positions: Sequence[int]) -> None:
+        super().__init__()
+        self.layers, self.example, self.positions = layers, example, list(positions)
+        self.n_positions = len(tokens)
+        self.tokens = [tokens[position] for position in self.positions]
+        heads = [self._checked(layers[0]).shape[0]] * len(layers) if _lazy(layers) else self._all_heads()
+        self.n_heads = self.n_kv_heads = tuple(heads)
+
+    def _all_heads(self) -> list[int]:
+        return [self._checked(weights, layer).shape[0] for layer, weights in enumerate(self.layers)]
+
+    def _checked(self, weights: Any, layer: int = 0) -> Any:
+        heads, n = one_example(weights, self.example), self.n_positions
         if heads.shape[-2:] != (n, n):
             queries, keys = heads.shape[-2:]
-            tokens = count(n, "token")
-            raise InputError(f"layer {layer} is over {queries} queries and {keys} keys, and {tokens} came")
-        raise InputError(f"layer {layer} has {count(heads.shape[0], 'head')} where {self.n_heads} were expected")
+            raise InputError(
+                f"layer {layer} is over {queries} queries and {keys} keys, and {count(n, 'token')} came"
+            )
+        return heads
 
-    def check_all(self) -> None:
-        """Raises InputError for the first layer of another shape; looks at every layer."""
-        for layer, weights in enumerate(self.layers):
-            self._check_shape(layer, one_example(weights, self.example))
+    def causal(self, layer: int) -> bool:
+        return False
+
+    def rows(self, layer: int, start: int, stop: int) -> Float[Tensor, "head row key"]:
+        return torch.from_numpy(self.layer(layer)[:, start:stop])
+
+    def _made(self, layer: int) -> Array:
+        with torch.no_grad():
+            heads = self._checked(self.layers[layer], layer)
+        if heads.shape[0] != self.n_heads[layer]:
+            raise InputError(
+                f"layer {layer} has {count(heads.shape[0], 'head')} where {self.n_heads[layer]} were expected"
+            )
+        made = array(heads, "weights")
+        if len(self.positions) == self.n_positions:
+            return made
+        where = torch.tensor(self.positions).numpy()
+        return made[:, where[:, None], where]
+
+
+def _lazy(layers: Any) -> bool:
+    """A sequence that computes its layers when they are looked at; they are checked then."""
+    return not (isinstance(layers, list | tuple) or hasattr(layers, "ndim"))
 
 
 def one_example(weights: Any, example: int) -> Any:
@@ -80,11 +173,11 @@ def one_example(weights: Any, example: int) -> Any:
         raise InputError(f"a layer's weights must be a tensor [head, query, key] or [1, head, query, key], not {what}")
     if rank == 3:
         return weights
-    Patterns.check("example", example, weights.shape[0])
+    check_index("example", example, weights.shape[0])
     return weights[example]
 
 
-def of_weights(tokens: Iterable[str], weights: Any, example: int) -> Patterns:
+def of_weights(tokens: Iterable[str], weights: Any, example: int, positions: Sequence[int] | None) -> OfWeights:
     """From tensors at hand, all of them checked; a sequence that computes its layers is checked as it is seen."""
     try:
         n_layers = len(weights)
@@ -93,21 +186,11 @@ def of_weights(tokens: Iterable[str], weights: Any, example: int) -> Patterns:
         raise KindError(f"weights must be a sequence of tensors, one per layer, not {kind}") from None
     if not n_layers:
         raise InputError("weights has no layer")
-    first = one_example(weights[0], example)
-    patterns = Patterns(token_list(tokens, first.shape[-1], "the pattern"), weights, first.shape[0], example)
-    if isinstance(weights, list | tuple) or hasattr(weights, "ndim"):
-        patterns.check_all()
-    return patterns
+    listed = token_list(tokens, one_example(weights[0], example).shape[-1], "the pattern")
+    return OfWeights(listed, weights, example, range(len(listed)) if positions is None else positions)
 
 
-def of_model(model: Any, tokens: Any, example: int) -> Patterns:
-    """From one run of `model` on text, a list of texts, or an int tensor [pos] or [batch, pos]."""
-    with torch.no_grad():
-        _, attention = model(tokens)
-    ids = tokens if isinstance(tokens, torch.Tensor) else model.to_tokens(tokens)
-    rows = ids.reshape(1, -1) if ids.ndim == 1 else ids
-    Patterns.check("example", example, rows.shape[0])
-    text = list(model.to_str_tokens(rows[example]))
-    if not len(attention):
-        raise InputError("the model has no attention to show")
-    return Patterns(text, attention, model.spec.n_heads, example)
+def check_index(what: str, index: int, n: int) -> None:
+    """Raises InputError unless 0 <= index < n."""
+    if not 0 <= index < n:
+        raise InputError(f"there is no {what} {index}: there {'is' if n == 1 else 'are'} {count(n, what)}")

@@ -1,4 +1,4 @@
-"""A dashboard's whole state as JSON, for a file that has no kernel to ask."""
+"""An attention dashboard's state as JSON, for a file that has no kernel to ask."""
 
 from __future__ import annotations
 
@@ -7,61 +7,82 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InputError, TooLargeError
-from ..figures.arrays import Array
-from ..figures.tokens import visible
-from .coding import encode, size
-from .patterns import Patterns
+from .coding import size
+from .opened import Opened
+from .subjects import indices
 
 LIMIT = 8_000_000  # bytes of base64 in one file
 
 
 def attention_state(
-    shown: Patterns, view: dict[str, int], layers: Sequence[int] | None, heads: Sequence[int] | None
+    opened: Opened, traits: dict[str, Any], layers: Sequence[int] | None, heads: Sequence[int] | None
 ) -> dict[str, Any]:
-    """The widget's traits and, by "layer.head", the bytes in base64 and how to read them.
+    """The widget's traits and, by "layer.head", what the kernel would send for a head.
 
-    Raises InputError for a layer or head that does not exist, TooLargeError beyond `LIMIT`.
+    Raises InputError for a layer or head that is not shown, TooLargeError for more named heads than `LIMIT` bytes hold.
     """
-    chosen_layers = _chosen("layer", layers, shown.n_layers)
-    chosen_heads = _chosen("head", heads, shown.n_heads)
-    _check_size(len(shown.tokens), len(chosen_layers), len(chosen_heads))
-    traits = {
-        **view,
-        "layer": view["layer"] if view["layer"] in chosen_layers else chosen_layers[0],
-        "head": view["head"] if view["head"] in chosen_heads else chosen_heads[0],
-        "_tokens": [visible(token) for token in shown.tokens],
-        "_layers": chosen_layers,
-        "_heads": chosen_heads,
+    taken = _taken(opened, traits, layers, heads)
+    place = traits["layer"], traits["head"]
+    if place not in taken:
+        place = taken[0]
+    weighed = [quantity for quantity in opened.quantities() if quantity != "attention" and _can(opened, quantity)]
+    sent = {}
+    for layer, head in taken:  # layer by layer: a layer is computed once for all its heads
+        columns = [opened.columns(layer, head, quantity) for quantity in weighed]
+        sent[f"{layer}.{head}"] = [_plain(opened.pattern(layer, head)), *map(_plain, columns)]
+    left_out = len(opened.heads) - len(taken)
+    more = f"{len(taken)} of {len(opened.heads)} heads are in this file; layers= and heads= choose others." if left_out else ""
+    first = _plain(opened.first_message())
+    note = " ".join(filter(None, [opened.note, more]))
+    chosen = {**traits, "layer": place[0], "head": place[1], "selection": [list(pair) for pair in traits["selection"]]}
+    return {"traits": {**first, **chosen, "_note": note, "_quantities": ["attention", *weighed]}, "sent": sent}
+
+
+def _taken(
+    opened: Opened, traits: dict[str, Any], layers: Sequence[int] | None, heads: Sequence[int] | None
+) -> list[tuple[int, int]]:
+    """The (layer, head) whose patterns go along."""
+    n, runs = len(opened.positions), len(opened.runs)
+    one = runs * size(n) * 4 // 3
+    most = max(1, LIMIT // one)
+    layers_taken = indices("layer", layers, opened.first.n_layers)
+    heads_taken = indices("head", heads, max(opened.first.n_heads))
+    named = [pair for pair in opened.heads if pair[0] in layers_taken and pair[1] in heads_taken]
+    if layers is not None or heads is not None:
+        if not named:
+            raise InputError("none of these heads is shown; name layers= and heads= that are")
+        if len(named) > most:
+            raise TooLargeError(
+                f"{len(named)} heads of {n} tokens make a file of {len(named) * one / 1e6:.0f} MB: pass layers= and "
+                f"heads= for at most {most} of them"
+            )
+        return named
+    wanted = [(traits["layer"], traits["head"]), *traits["selection"], *_outstanding(opened), *named]
+    return sorted(list(dict.fromkeys(wanted))[:most])
+
+
+def _outstanding(opened: Opened) -> list[tuple[int, int]]:
+    """Heads in the order in which one would want to see them: the best of each score, the next best ..."""
+    ranked = [
+        sorted(zip(score["values"], opened.heads, strict=True), key=lambda pair: -abs(pair[0] or 0))
+        for score in opened.scores()
+        if score["unit"] != "nats"
+    ]
+    return [pair[1] for place in zip(*ranked, strict=True) for pair in place]
+
+
+def _can(opened: Opened, quantity: str) -> bool:
+    """A contribution cannot be had where the metric is read outside of what is shown, or the stream is no sum."""
+    try:
+        opened.columns(*opened.heads[0], quantity)
+    except ValueError:
+        return False
+    return True
+
+
+def _plain(message: dict[str, Any]) -> dict[str, Any]:
+    """Bytes as {"base64": text}."""
+    return {
+        name: {"base64": base64.b64encode(value).decode("ascii")} if isinstance(value, bytes) else value
+        for name, value in message.items()
     }
-    packed = {}
-    for layer in chosen_layers:
-        weights = shown.layer(layer)  # once for all heads: a layer may be computed when it is asked for
-        packed |= {f"{layer}.{head}": _packed(weights[head]) for head in chosen_heads}
-    return {"traits": traits, "patterns": packed}
-
-
-def _packed(pattern: Array) -> dict[str, Any]:
-    coding, data = encode(pattern)
-    return {**coding.to_json(), "data": base64.b64encode(data).decode("ascii")}
-
-
-def _chosen(what: str, wanted: Sequence[int] | None, n: int) -> list[int]:
-    """The indices to take along, in order and each once."""
-    if wanted is None:
-        return list(range(n))
-    for index in wanted:
-        Patterns.check(what, index, n)
-    if not len(wanted):
-        raise InputError(f"{what}s is empty: name at least one {what}")
-    return sorted(set(wanted))
-
-
-def _check_size(n_tokens: int, n_layers: int, n_heads: int) -> None:
-    """Raises TooLargeError before anything is computed."""
-    one = size(n_tokens) * 4 // 3
-    n = n_layers * n_heads
-    if n > 1 and n * one > LIMIT:
-        raise TooLargeError(
-            f"{n} heads of {n_tokens} tokens make a file of {n * one / 1e6:.0f} MB: pass layers= and heads= "
-            f"for at most {max(1, LIMIT // one)} of them"
-        )

@@ -18,6 +18,7 @@ function render({ model, el }) {
   const { map } = view;
   let page = readPage(model.get("_page"), labels.length);
   let cell = [labels.length - 1, page.columns - 1]; // last looked at, as [row, column]
+  let opened = false;
 
   const show = () => LENS_SHOWS[model.get("show")];
   const target = () => model.get("target");
@@ -36,6 +37,8 @@ function render({ model, el }) {
     drawLens(map, page, labels, show(), value, colours, room);
     showScale(view.scale, show(), mostOf(show(), value, page), rampOf(page, colours));
     refresh();
+    if (!opened) map.reveal();
+    opened = true;
   }
 
   function refresh() {
@@ -242,11 +245,11 @@ function fillReadout(root, page, [row, column], labels, targets, target, locked)
 }
 
 function followedRow(page, mark, name, token, rank, logprob) {
-  const there = token >= 0;
+  if (token < 0) return element("tr", {}, element("td", { colspan: "3", class: "wb-soft" }, "★ no next token: the text ends here"));
   return element("tr", {},
-    element("td", { class: "wb-guess" }, `${mark} ${name} `, there ? tokenText(shorten(page.word(token), 16)) : "(none: the text ends)"),
-    element("td", { class: "wb-number" }, there ? `rank ${rank}` : ""),
-    element("td", { class: "wb-number" }, there ? `${percent(Math.exp(logprob))} %` : ""));
+    element("td", { class: "wb-guess" }, `${mark} ${name} `, tokenText(shorten(page.word(token), 16))),
+    element("td", { class: "wb-number" }, `rank ${rank}`),
+    element("td", { class: "wb-number" }, `${percent(Math.exp(logprob))} %`));
 }
 
 // The lines of one position. Where the text has no next token and nothing is followed, the answer that the model ends
@@ -263,7 +266,7 @@ function chartOf(page, [row, column], labels, targets, target, ranked) {
   if (!lines.length) {
     const answer = page.token(places.at(-1));
     const found = (at) => Array.from({ length: page.k }, (_, n) => n).find((n) => page.token(at, n) === answer) ?? NaN;
-    lines.push(line("said", "the model's answer", answer, found, (at) => page.logprob(at, found(at))));
+    lines.push(line("said", `the model's answer, where in its top ${page.k}:`, answer, found, (at) => page.logprob(at, found(at))));
   }
   const most = Math.max(9, ...lines.flatMap(({ values }) => values.filter((each) => !Number.isNaN(each))));
   return { lines, labels, row, ranked, most };

@@ -4,7 +4,7 @@
 // map.draw({rows: [text], columns: [text], width, height, colour(row, column), text(row, column), colours, room})
 //   width, height: px of a cell; colour gives [r, g, b] or null; text "" for none. Texts are drawn where cells are wide.
 //   room: px that the cells may take across; more is scrolled to, past the labels of the rows, which stay.
-// map.point([row, column]) shows the mark; `pointed` and `chosen` are called with [row, column] (pointed also null).
+// map.point([row, column]) shows the mark, map.reveal() scrolls there; `pointed` and `chosen` are called with [row, column] (pointed also null).
 
 const TEXT_WIDE = 34; // px from which a text goes into a cell
 const LABEL_STEP = 13; // px from one edge label to the next
@@ -58,6 +58,11 @@ function cellMap({ testid, name, down, across, pointed, chosen, escaped = () => 
     if (cell) at = cell;
     show(mark, cell);
   };
+  // Scrolls to where the arrow keys stand.
+  function reveal() {
+    const [start, end] = [at[1], at[1] + 1].map((column) => (column * canvas.clientWidth) / cells.columns);
+    over.scrollLeft = clamp(over.scrollLeft, end - over.clientWidth + 6, start);
+  }
   canvas.addEventListener("pointermove", (event) => {
     const cell = cellAt(canvas, cells, event);
     point(cell);
@@ -76,6 +81,7 @@ function cellMap({ testid, name, down, across, pointed, chosen, escaped = () => 
     const to = walked(event.key, at, cells.rows, cells.columns);
     if (to) {
       point(to);
+      reveal();
       pointed(to, true); // by key: a view says it aloud
     } else if (event.key === "Enter" || event.key === " ") chosen(at, event);
     else if (event.key === "Escape") escaped();
@@ -83,7 +89,7 @@ function cellMap({ testid, name, down, across, pointed, chosen, escaped = () => 
     event.preventDefault();
     event.stopPropagation();
   });
-  return { root, canvas, draw, point, lock: (cell) => show(lock, cell) };
+  return { root, canvas, draw, point, reveal, lock: (cell) => show(lock, cell) };
 }
 
 const lettersIn = (width) => Math.floor((width - 6) / LETTER); // that a cell of this width has room for

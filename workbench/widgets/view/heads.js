@@ -1,0 +1,210 @@
+// Every head as a thumbnail: layers to the right, heads down, heads that share keys and values together; or in order of
+// a score; or as points over two scores. Click or Enter locks a head, with Ctrl, Shift or Space several; again or Escape
+// unlocks. Pointing at one previews it while none is locked.
+
+const KINDS = {
+  previous_token: "previous token", duplicate_token: "duplicate token", induction: "induction", first_token: "first token",
+  entropy: "entropy", difference: "difference of the runs", direct_logit: "direct contribution to the logit",
+};
+const kindLabel = (name) => KINDS[name] ?? name.replaceAll("_", " ");
+const scoreText = (value) => (value === null || value === undefined ? "–" : Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(3).replace("-", "−"));
+
+function headGrid(model, { pointed, chosen }) {
+  const id = uniqueId();
+  const grid = element("div", { class: "wb-heads", role: "listbox", tabindex: "0", "aria-multiselectable": "true", "data-testid": "head-grid",
+    "aria-label": "Heads: arrow keys move, Enter locks, Space adds, Escape unlocks" });
+  const info = element("div", { class: "wb-info wb-soft", "data-testid": "head-info" });
+  const axes = [element("span", { class: "wb-axis-x wb-soft", "aria-hidden": "true" }), element("span", { class: "wb-axis-y wb-soft", "aria-hidden": "true" })];
+  const root = element("div", { class: "wb-headbox" }, grid, info);
+  let heads = []; // {layer, head, kv, i, option, canvas, badge}
+  let shown = []; // those not filtered out, in the order of the arrow keys
+  let thumbs;
+  let cursor = 0; // place in `heads`
+
+  function build() {
+    thumbs = decodeThumbs(model);
+    const layers = [...new Set(model.get("_heads").map(([layer]) => layer))];
+    const numbers = [...new Set(model.get("_heads").map(([, head]) => head))].sort((a, b) => a - b);
+    heads = model.get("_heads").map(([layer, head, kv], i) => {
+      const canvas = element("canvas", { width: thumbs.side, height: thumbs.side, "aria-hidden": "true" });
+      const badge = element("span", { class: "wb-badge", "aria-hidden": "true" });
+      const option = element("div", { id: `${id}-${i}`, role: "option", tabindex: "-1", class: "wb-head", "data-testid": `head-${layer}-${head}` }, canvas, badge);
+      return { layer, head, kv, i, option, canvas, badge, column: layers.indexOf(layer), row: numbers.indexOf(head) };
+    });
+    grid.style.setProperty("--wb-columns", layers.length);
+    grid.style.setProperty("--wb-size", `${clamp(Math.floor(960 / layers.length) - 3, 20, 64)}px`);
+    labels = [
+      ...layers.map((layer, column) => place(element("span", { class: "wb-headlabel", "aria-hidden": "true" }, `${layer}`), 1, column + 2)),
+      ...numbers.map((head, row) => place(element("span", { class: "wb-headlabel", "aria-hidden": "true" }, `${head}`), row + 2, 1)),
+      place(element("span", { class: "wb-headlabel wb-corner", "aria-hidden": "true" }, "head╲layer"), 1, 1),
+    ];
+    cursor = 0;
+  }
+  let labels = [];
+  const place = (made, row, column) => {
+    [made.style.gridRow, made.style.gridColumn] = [row, column];
+    return made;
+  };
+
+  const scoreNamed = (name) => model.get("_scores").find((score) => score.name === name);
+  const valueOf = (score, head) => score?.values[head.i] ?? null;
+
+  function describe(head) {
+    const scores = model.get("_scores").map((score) => `${kindLabel(score.name)} ${scoreText(valueOf(score, head))}${score.chance ? ` (chance ${score.chance})` : ""}`);
+    return [`Layer ${head.layer}, head ${head.head}`, ...(head.kv >= 0 ? [`kv head ${head.kv}`] : []), ...scores].join(" · ");
+  }
+
+  // Order, filter and arrangement, after a change of choices.
+  function arrange() {
+    const score = scoreNamed(model.get("score"));
+    const least = model.get("minimum");
+    const kept = (head) => !score || least === null || least === undefined || (valueOf(score, head) ?? -Infinity) >= least;
+    const scatter = model.get("arrangement") === "scatter";
+    const ordered = model.get("ordered") && score && !scatter;
+    shown = heads.filter(kept);
+    if (ordered) shown.sort((a, b) => (valueOf(score, b) ?? -Infinity) - (valueOf(score, a) ?? -Infinity) || a.i - b.i);
+    grid.classList.toggle("wb-flow", Boolean(ordered));
+    grid.classList.toggle("wb-scatter", scatter);
+    grid.classList.toggle("wb-scored", Boolean(score) && !scatter);
+    for (const head of heads) {
+      head.option.setAttribute("aria-label", describe(head));
+      head.badge.textContent = ordered ? `${head.layer}.${head.head} ${scoreText(valueOf(score, head))}` : score ? scoreText(valueOf(score, head)) : "";
+      head.option.style.cssText = "";
+      if (!scatter && !ordered) {
+        place(head.option, head.row + 2, head.column + 2);
+        const last = heads.every((other) => other.layer !== head.layer || other.row !== head.row + 1 || other.kv === head.kv);
+        head.option.classList.toggle("wb-groupend", head.kv >= 0 && !last);
+      }
+    }
+    if (scatter) scatterOut();
+    grid.replaceChildren(...(scatter ? axes : ordered ? [] : labels), ...shown.map((head) => head.option));
+    if (!shown.includes(heads[cursor])) cursor = shown[0]?.i ?? 0;
+    mark();
+    note();
+  }
+
+  function scatterOut() {
+    const [x, y] = ["x", "y"].map((axis, i) => scoreNamed(model.get(axis)) ?? model.get("_scores")[i] ?? model.get("_scores")[0]);
+    const spread = (score) => {
+      const values = shown.map((head) => valueOf(score, head) ?? 0);
+      const [low, high] = [Math.min(0, ...values), Math.max(...values, 1e-9)];
+      return { low, high, share: (head) => ((valueOf(score, head) ?? 0) - low) / (high - low) };
+    };
+    const [across, up] = [spread(x), spread(y)];
+    for (const head of shown) {
+      head.option.style.left = `${4 + 92 * across.share(head)}%`;
+      head.option.style.bottom = `${5 + 88 * up.share(head)}%`;
+    }
+    axes[0].textContent = `${kindLabel(x?.name ?? "")} → (${scoreText(across.low)} to ${scoreText(across.high)})`;
+    axes[1].textContent = `${kindLabel(y?.name ?? "")} → (${scoreText(up.low)} to ${scoreText(up.high)})`;
+  }
+
+  function paint(colours) {
+    const bytes = Array.from({ length: 256 }, (_, byte) => colours.weight(byte / 255));
+    for (const head of heads) {
+      const cells = thumbs.of(head.i);
+      const image = new ImageData(thumbs.side, thumbs.side);
+      for (let row = 0; row < thumbs.side; row++)
+        for (let column = 0; column < cells.end(row); column++)
+          image.data.set([...bytes[Math.round(255 * Math.sqrt(cells.at(row, column)))], 255], 4 * (row * thumbs.side + column));
+      head.canvas.getContext("2d").putImageData(image, 0, 0);
+    }
+  }
+
+  const isLocked = (head) => model.get("selection").some(([layer, number]) => layer === head.layer && number === head.head);
+  const isChosen = (head) => head.layer === model.get("layer") && head.head === model.get("head");
+
+  function mark() {
+    for (const head of heads) {
+      const locked = isLocked(head);
+      head.option.setAttribute("aria-selected", locked);
+      head.option.classList.toggle("wb-lockedhead", locked);
+      head.option.classList.toggle("wb-chosen", isChosen(head));
+      if (isChosen(head)) head.option.setAttribute("aria-current", "true");
+      else head.option.removeAttribute("aria-current");
+    }
+    const at = heads[cursor];
+    if (at && shown.includes(at)) grid.setAttribute("aria-activedescendant", at.option.id);
+    else grid.removeAttribute("aria-activedescendant");
+  }
+
+  function note(head = heads.find(isChosen)) {
+    const locked = model.get("selection").length;
+    const hidden = heads.length - shown.length;
+    const parts = [head ? describe(head) : "", locked ? `${plural(locked, "head")} locked` : "", hidden ? `${hidden} below the least score are not shown` : ""];
+    info.textContent = parts.filter(Boolean).join(" · ");
+  }
+
+  function toggle(head, several) {
+    cursor = head.i;
+    const others = model.get("selection").filter(([layer, number]) => layer !== head.layer || number !== head.head);
+    const locked = isLocked(head);
+    if (several) chosen(head, locked ? others : [...others, [head.layer, head.head]]);
+    else chosen(head, locked && !others.length ? [] : [[head.layer, head.head]]);
+  }
+
+  function step(key) {
+    const at = shown.indexOf(heads[cursor]);
+    if (key === "Home") return shown[0];
+    if (key === "End") return shown.at(-1);
+    const free = model.get("arrangement") === "scatter" || grid.classList.contains("wb-flow");
+    const ways = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[key];
+    if (!ways) return undefined;
+    if (free && !ways[0]) return shown[clamp(at + ways[1], 0, shown.length - 1)];
+    if (free) return nearest(heads[cursor], ways[0]);
+    const here = heads[cursor];
+    const ahead = shown.filter((head) => (ways[0] ? head.column === here.column && (head.row - here.row) * ways[0] > 0 : head.row === here.row && (head.column - here.column) * ways[1] > 0));
+    return ahead.sort((a, b) => Math.abs(a.row - here.row) + Math.abs(a.column - here.column) - Math.abs(b.row - here.row) - Math.abs(b.column - here.column))[0] ?? here;
+  }
+
+  // The next one above or below on the page.
+  function nearest(from, way) {
+    const box = (head) => head.option.getBoundingClientRect();
+    const here = box(from);
+    const ahead = shown.filter((head) => (box(head).top - here.top) * way > 2);
+    const far = (head) => Math.abs(box(head).left - here.left) + 4 * Math.abs(box(head).top - here.top);
+    return ahead.sort((a, b) => far(a) - far(b))[0] ?? from;
+  }
+
+  const headAt = (event) => heads.find((head) => head.option === event.target.closest?.("[role=option]"));
+  grid.addEventListener("click", (event) => {
+    const head = headAt(event);
+    if (head) toggle(head, event.ctrlKey || event.metaKey || event.shiftKey);
+  });
+  grid.addEventListener("pointerover", (event) => {
+    const head = headAt(event);
+    if (!head) return;
+    note(head);
+    pointed(head);
+  });
+  grid.addEventListener("pointerleave", () => {
+    note();
+    pointed(null);
+  });
+  grid.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    cursor = headAt(event)?.i ?? cursor;
+    const to = step(event.key);
+    if (to) {
+      cursor = to.i;
+      mark();
+      to.option.scrollIntoView({ block: "nearest", inline: "nearest" });
+      if (document.activeElement !== grid) to.option.focus({ preventScroll: true });
+      note(to);
+      pointed(to, true);
+    } else if (event.key === "Enter" || event.key === " ") {
+      if (heads[cursor]) toggle(heads[cursor], event.key === " ");
+    } else if (event.key === "Escape" && model.get("selection").length) chosen(null, []);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  grid.addEventListener("focusin", () => grid.classList.add("wb-focused"));
+  grid.addEventListener("focusout", () => {
+    grid.classList.remove("wb-focused");
+    note();
+    pointed(null);
+  });
+  build();
+  return { root, build, arrange, paint, mark: () => (mark(), note()), describe, preview: (head) => thumbs.of(head.i) };
+}
