@@ -86,8 +86,8 @@ class Lens:
         batch, rows, pos, k = self.tokens.shape
         return f"Lens of {batch} texts: {rows} layers x {pos} positions, {k} tokens each"
 
-    def figure(self, example: int = 0) -> go.Figure:
-        """The top token at each layer and position, coloured by its probability."""
+    def figure(self, example: int = 0, show: str = "prob", target: int = 0) -> go.Figure:
+        """The top token at each layer and position, coloured by what `show` names: see `wb.figures.lens`."""
         from .. import figures
 
-        return figures.lens(self, example)
+        return figures.lens(self, example, show=show, target=target)
