@@ -240,6 +240,7 @@ function fillReadout(root, page, [row, column], labels, targets, target, locked)
       ` at ${page.positions[column]}, ${labels[row]}`, ...(locked ? [element("span", { class: "wb-lock" }, "locked")] : [])),
     element("table", { "data-testid": "guesses", "aria-label": "Most probable tokens" }, element("tbody", {}, ...guesses)),
     element("table", { class: "wb-followed", "data-testid": "followed", "aria-label": "Tokens that are followed" },
+      element("colgroup", {}, element("col", {}), element("col", { class: "wb-number" }), element("col", { class: "wb-number" })),
       element("tbody", {}, ...followed.filter(([mark]) => mark === "★" || targets.length).map((entry) => followedRow(page, ...entry)))),
     element("p", { "data-testid": "spread" }, `entropy ${page.entropy[at].toFixed(2)} nats, KL from the final output ${page.kl[at].toFixed(2)} nats`));
 }

@@ -114,7 +114,7 @@ function edge(root, labels, size, dimension, letters) {
     if (i % step) return [];
     const made = element("span", {}, tokenText(shorten(label, letters)));
     made.style[dimension] = `${step * size}px`;
-    made.style[dimension === "width" ? "left" : "top"] = `${i * size}px`;
+    made.style[dimension === "width" ? "left" : "top"] = `${(i + 0.5 - step / 2) * size}px`; // in the middle of its cell
     return [made];
   }));
 }
