@@ -15,7 +15,7 @@ from ..hooks import HookLike
 from ..inputs import TextLike
 from ..interventions._choice import Choice, within
 from ..keywords import checked_keywords
-from ..metrics import Metric, MetricLike, resolve
+from ..metrics import Metric, MetricLike
 from ..metrics.logits import Logit, LogitDiff
 from ..sweep.labels import read_labels
 from ..sweep.texts import read_one
@@ -62,28 +62,25 @@ def direct_logit_attribution(
     logits; InputError for a wiring whose stream is not a sum of writes.
     """
     model = _checked_model(model).with_hooks(hooks)
-    splits, metric = _splits(by, layers), _linear(resolve(metric, model.tokenizer))
+    splits, metric = _splits(by, layers), _linear(metric).resolved(model.tokenizer)
     refuse_unless_sum(model, model.spec.n_layers)
     chosen = range(model.spec.n_layers) if layers is None else within(layers, model.spec.n_layers, "layer")
     text = read_one(model, tokens, attention_mask)
     labels = read_labels(_checked_positions(positions), text)
     with torch.no_grad():
         readout = read_out(model, text, metric.of_texts(text.tokens, text.positions >= 0, labels))
-        parts = list(parts_of(readout, splits, chosen))
-    return _result(readout, parts, by, OF[type(metric)])
+        return _result(readout, list(parts_of(readout, splits, chosen)), by, OF[type(metric)])
 
 
 def _result(readout: Readout, parts: list[Parts], by: str, of: str) -> Attribution:
-    sizes = [len(some.labels) for some in parts]
-    units = [range(size) if some.kind in UNITS else [-1] * size for some, size in zip(parts, sizes, strict=True)]
+    layers = [-1 if some.layer is None else some.layer for some in parts for _ in some.labels]
+    units = [unit if some.kind in UNITS else -1 for some in parts for unit in range(len(some.labels))]
     return Attribution(
         values=torch.cat([some.values for some in parts], 1).cpu(),
         labels=tuple(label for some in parts for label in some.labels),
         kinds=tuple(some.kind for some in parts for _ in some.labels),
-        layers=torch.tensor([-1 if some.layer is None else some.layer for some in parts]).repeat_interleave(
-            torch.tensor(sizes)
-        ),
-        units=torch.tensor([unit for some in units for unit in some]),
+        layers=torch.tensor(layers),
+        units=torch.tensor(units),
         total=readout.total.cpu(),
         by=by,
         of=of,
@@ -105,11 +102,13 @@ def _splits(by: object, layers: Choice) -> dict[str, Split]:
     return SPLITS[by]
 
 
-def _linear(metric: MetricLike) -> Metric:
-    if not isinstance(metric, (Logit, LogitDiff)):
-        came = type(metric).__name__ if isinstance(metric, Metric) else "a function of logits"
-        raise MetricError(f"only what is linear in logits can be taken apart, wb.logit or wb.logit_diff, not {came}")
-    return metric
+def _linear(metric: object) -> Logit | LogitDiff:
+    if isinstance(metric, (Logit, LogitDiff)):
+        return metric
+    of_logits = callable(metric) and not isinstance(metric, Metric)
+    came = "a function of logits" if of_logits else type(metric).__name__
+    kind = MetricError if callable(metric) else KindError
+    raise kind(f"only what is linear in logits can be taken apart, wb.logit or wb.logit_diff, not {came}")
 
 
 def _checked_positions(positions: object) -> object:
