@@ -72,11 +72,15 @@ class ActivationCache(Mapping[str, Tensor]):
         """Some rows of one example's pattern over some columns, without the rest being made. A row divides its
         attention among these keys alone: leave out none that it sees, unless hooks made the pattern (`pattern_edited`),
         of which this is a cut."""
-        return self._looked[self._sites.one(("pattern", layer)).name].part(example, queries, keys)
+        name = self._sites.one(("pattern", layer)).name
+        if name in self._values:
+            return self._values[name][example][:, queries[:, None], keys]
+        return self._looked[name].part(example, queries, keys)
 
     def pattern_edited(self, layer: int) -> bool:
         """Whether hooks made this layer's pattern."""
-        return self._looked[self._sites.one(("pattern", layer)).name].edited
+        name = self._sites.one(("pattern", layer)).name
+        return name in self._values or self._looked[name].edited
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._sites.names)

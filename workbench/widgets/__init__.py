@@ -2,5 +2,6 @@
 
 from .attention import AttentionDashboard
 from .lens import LensDashboard
+from .patching import PatchingDashboard
 
-__all__ = ["AttentionDashboard", "LensDashboard"]
+__all__ = ["AttentionDashboard", "LensDashboard", "PatchingDashboard"]

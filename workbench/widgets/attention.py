@@ -167,7 +167,7 @@ class AttentionDashboard(Dashboard):
         self._subject, self._opened = subject, subject.open(example)
         layer, head = self._opened.heads[0]
         layer = wanted.get("layer", layer)
-        head = wanted.get("head", next((h for at, h in self._opened.heads if at == layer), head))
+        head = wanted.get("head", next(iter(self._opened.heads_of(layer)), head))
         super().__init__(
             **self._opened.first_message(),
             **self._opened.pattern(layer, head),
@@ -185,6 +185,9 @@ class AttentionDashboard(Dashboard):
 
     def _answer(self, change: Any) -> None:
         """Sends what the view now needs; one message, so that no view ever has bytes it would misread."""
+        if self.head not in (there := self._opened.heads_of(self.layer)):
+            self.head = there[0]  # layers may have different heads
+            return
         try:
             news = self._news()
         except Exception as error:  # who turns the view sees no traceback: the view tells, and Python's setter too
@@ -260,22 +263,25 @@ class AttentionDashboard(Dashboard):
         return to_state(self._subject.identity, {name: getattr(self, name) for name in CHOICES})
 
     def _apply(self, choices: Mapping[str, Any]) -> None:
-        """In the order of CHOICES; layer and head together, since one may not exist without the other."""
+        """One after the other, each checked: held back together they would be announced before they are."""
         if "queries" in choices:
             choices = {name: value for name, value in choices.items() if name != "query"}
-        with self.hold_trait_notifications():
-            for name, value in choices.items():
-                setattr(self, name, value)
+        for name, value in choices.items():
+            setattr(self, name, value)
 
     # What there is to choose from.
 
-    @validate("layer", "head")
+    @validate("layer")
+    def _shown_layer(self, proposal: Any) -> int:
+        check_index("layer", proposal.value, self._opened.first.n_layers)
+        if not self._opened.heads_of(proposal.value):
+            raise InputError(f"layer {proposal.value} is not among the layers shown; choose layers= with it")
+        return proposal.value
+
+    @validate("head")
     def _shown_head(self, proposal: Any) -> int:
-        name, value, first = proposal.trait.name, proposal.value, self._opened.first
-        check_index(name, value, first.n_layers if name == "layer" else max(first.n_heads))
-        if not any(value == (layer, head)[name == "head"] for layer, head in self._opened.heads):
-            raise InputError(f"{name} {value} is not among the heads shown; choose {name}s= with it")
-        return value
+        self._opened.check(self.layer, proposal.value)
+        return proposal.value
 
     @validate("example")
     def _there(self, proposal: Any) -> int:

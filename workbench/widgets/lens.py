@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import plotly.graph_objects as go
-import torch
 import traitlets
 from traitlets import validate
 
@@ -93,7 +91,7 @@ class LensDashboard(Dashboard):
             _labels=list(lens.labels),
             _targets=[visible(text) for text in lens.target_texts],
             _examples=self._names(range(self._pages.n_examples)),
-            _page=self._pages.page(example if state is None else choices["example"]),
+            _page=self._pages.page(choices["example"]),
         )
         self.observe(self._turn, names="example")
         self.observe(self._remember, names=list(CHOICES))
@@ -153,7 +151,7 @@ class LensDashboard(Dashboard):
 
     def _turn(self, _: Any) -> None:
         page = self._pages.page(self.example)
-        with self.hold_sync():
+        with self.hold_sync(), self.hold_trait_notifications():  # one message, and no state of half a choice
             if self.pos not in page["positions"]:
                 self.layer = self.pos = -1
             self._page = page
@@ -165,10 +163,10 @@ class LensDashboard(Dashboard):
 
     def _read_state(self, state: Any) -> dict[str, Any]:
         """The choices in a state. KindError for what is none, InputError for that of another lens."""
-        wanted = {"lens", *CHOICES}
-        if not isinstance(state, dict) or set(state) != wanted:
-            what = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
-            raise KindError(f"state is {what}; the state of a LensDashboard is wanted, with {', '.join(sorted(wanted))}")
+        wanted = ("lens", *CHOICES)
+        if not isinstance(state, dict) or set(state) != set(wanted):
+            came = ", ".join(map(str, state)) or "nothing" if isinstance(state, dict) else type(state).__name__
+            raise KindError(f"state is of {came}; a LensDashboard's is of {', '.join(wanted)}")
         if state["lens"] != self._pages.fingerprint:
             raise InputError("state is of a lens over other texts, layers or targets")
         return {name: state[name] for name in CHOICES}
@@ -229,32 +227,15 @@ class LensDashboard(Dashboard):
 
     def figure(self) -> go.Figure:
         """What it shows now, as a plotly figure; of a target its rank."""
-        lens, example = (self.lens, self.example) if self._pages.wanted is None else (self._cut(), 0)
+        lens, example = (self.lens, self.example) if self._pages.wanted is None else (self._pages.cut(self.example), 0)
         show = "target" if self.show.startswith("target") else self.show
         return figures.lens(lens, example, show=show, target=self.target)
-
-    def _cut(self) -> Any:
-        """A lens of the shown positions of this example alone."""
-        at = self._pages.positions(self.example)
-        names = ("tokens", "logprobs", "entropy", "kl", "next_logprobs", "next_ranks", "target_logprobs")
-        places = {name: torch.as_tensor(getattr(self.lens, name))[[self.example]][:, :, at] for name in names}
-        words = self.lens.texts[self.example]
-        return SimpleNamespace(
-            **places,
-            labels=self.lens.labels,
-            str_tokens=[[self.lens.str_tokens[self.example][pos] for pos in at]],
-            texts=[[[row[pos] for pos in at] for row in words]],
-            next_tokens=torch.as_tensor(self.lens.next_tokens)[[self.example]][:, at],
-            target_texts=self.lens.target_texts,
-            target_tokens=self.lens.target_tokens,
-            target_ranks=torch.as_tensor(self.lens.target_ranks)[[self.example]][:, :, at],
-        )
 
     def to_dataframe(self) -> pd.DataFrame:
         """Every place that is shown, as `Lens.to_dataframe` has it."""
         table = Lens.to_dataframe(cast(Lens, self.lens))
         shown = table["pos"].isin(self._pages.positions(self.example))
-        return table[(table["example"] == self.example) & shown].reset_index(drop=True)
+        return table.loc[(table["example"] == self.example) & shown, :].reset_index(drop=True)
 
 
 def _spans(positions: Sequence[int]) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
+from itertools import pairwise
 from operator import index
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,19 +48,18 @@ class Pages:
         return torch.as_tensor(self.lens.tokens).cpu().numpy()
 
     def positions(self, example: int) -> list[int]:
-        """Those of an example that are shown. InputError where all that were asked for are padding."""
-        real = (self.tokens[example, 0, :, 0] >= 0).nonzero()[0].tolist()
-        if self.wanted is None:
-            return real
-        if not (shown := [pos for pos in self.wanted if pos in real]):
-            raise InputError(f"positions has no token of example {example}, which has them from {real[0]} to {real[-1]}")
-        return shown
+        """Those of an example that are shown."""
+        real = self._real(example)
+        return real if self.wanted is None else sorted(set(self.wanted) & set(real))
+
+    def _real(self, example: int) -> list[int]:
+        """The columns of an example that hold a token."""
+        return (self.tokens[example, 0, :, 0] >= 0).nonzero()[0].tolist()
 
     def name(self, example: int) -> str:
         """Its first words, visible."""
-        real = (self.tokens[example, 0, :NAME, 0] >= 0).tolist()
-        shown = [token for token, there in zip(self.lens.str_tokens[example], real, strict=False) if there]
-        text = "".join(map(visible, shown)).replace("␣", " ").strip()
+        first = [self.lens.str_tokens[example][pos] for pos in self._real(example)[:NAME]]
+        text = "".join(map(visible, first)).replace("␣", " ").strip()
         return text if len(text) <= NAME else text[: NAME - 1] + "…"
 
     def page(self, example: int) -> dict[str, Any]:
@@ -67,10 +68,9 @@ class Pages:
         positions, prompt: the columns and their tokens; next: by column, the number of the text's next token among
         `words`, -1 for none; targets: the same of the tokens that are followed; words: visible texts; k; index: the
         type of the numbers of words; data: `FLOATS` as float32 [row, pos, ...], `RANKS` as int32, then the top
-        tokens' numbers of words [row, pos, k], all little-endian. TooLargeError before anything is made.
+        tokens' numbers of words [row, pos, k], all little-endian.
         """
         positions = self.positions(example)
-        self._check_size(len(positions))
         top = self.tokens[example][:, positions]
         following = torch.as_tensor(self.lens.next_tokens).cpu().numpy()[example, positions]
         words = self._words(example, positions, top, following)
@@ -106,12 +106,26 @@ class Pages:
         said = [lens.texts[example][row][positions[column]][k] for row, column, k in places]
         words = dict(zip(ids[0].tolist(), said, strict=True))
         words |= dict(zip(lens.target_tokens, lens.target_texts, strict=True))
-        real = (self.tokens[example, 0, :, 0] >= 0).nonzero()[0].tolist()
-        after = dict(zip(real, real[1:], strict=False))
+        after = dict(pairwise(self._real(example)))
         for pos, token in zip(positions, following.tolist(), strict=True):
             if token >= 0:
                 words[token] = lens.str_tokens[example][after[pos]]
         return dict(sorted(words.items()))
+
+    def cut(self, example: int) -> Any:
+        """What figures need of a lens, of this example and its shown positions alone."""
+        lens, positions = self.lens, self.positions(example)
+        numbers = ("logprobs", "entropy", "kl", "next_logprobs", "next_ranks", "target_logprobs", "target_ranks")
+        ids, following = (torch.as_tensor(each)[[example]] for each in (lens.tokens, lens.next_tokens))
+        right = (ids[..., 0] == following[:, None]) & (following[:, None] >= 0)
+        return SimpleNamespace(
+            **{name: torch.as_tensor(getattr(lens, name))[[example]][:, :, positions] for name in numbers},
+            right=right[..., positions],
+            labels=lens.labels,
+            str_tokens=[[lens.str_tokens[example][pos] for pos in positions]],
+            texts=[[[row[pos] for pos in positions] for row in lens.texts[example]]],
+            target_texts=lens.target_texts,
+        )
 
     def size(self, example: int) -> int:
         """Bytes of a page's numbers, at most."""
@@ -122,13 +136,19 @@ class Pages:
         _, rows, _, k = self.tokens.shape
         return rows * (8 * k + 16 + 8 * len(self.lens.target_tokens))
 
-    def _check_size(self, n: int) -> None:
-        if (size := n * self._size_of_a_position) > LIMIT:
-            most = LIMIT // self._size_of_a_position
-            raise TooLargeError(
-                f"{count(n, 'position')} of this lens are {size / 1e6:.0f} MB, more than a page shows: pass positions= "
-                f"for at most {most} of them, such as range({most})"
-            )
+    def check(self) -> None:
+        """Raises InputError for an example of which nothing is to be shown, TooLargeError for one of too much."""
+        for example in range(self.n_examples):
+            if not self.positions(example):
+                real = self._real(example)
+                raise InputError(f"positions has no token of example {example}, which has {real[0]} to {real[-1]}")
+            if (size := self.size(example)) > LIMIT:
+                what, most = count(len(self.positions(example)), "position"), LIMIT // self._size_of_a_position
+                advice = f"pass positions= for at most {most} of them, such as range({most})"
+                raise TooLargeError(
+                    f"{what} of this lens: {size / 1e6:.0f} MB, more than a page shows; "
+                    + (advice if most else "give wb.logit_lens a smaller top_k")
+                )
 
     @cached_property
     def fingerprint(self) -> str:
@@ -139,11 +159,16 @@ class Pages:
 
 
 def pages(lens: Any, positions: Sequence[int] | None) -> Pages:
-    """KindError for what is no lens, InputError for positions that it has not got."""
-    if missing := [name for name in FIELDS if not hasattr(lens, name)]:
-        what = f"{missing[0]}" if len(missing) == 1 else f"{', '.join(missing[:-1])} and {missing[-1]}"
-        raise KindError(f"a lens that wb.logit_lens gives is wanted, and this {type(lens).__name__} has no {what}")
-    return Pages(lens, _checked(positions, len(lens.str_tokens[0])))
+    """KindError for what is no lens, InputError for positions that it has not got, TooLargeError for too many."""
+    missing = [name for name in FIELDS if not hasattr(lens, name)]
+    if len(missing) == len(FIELDS):
+        raise KindError(f"lens is {type(lens).__name__}; what wb.logit_lens gives is wanted")
+    if missing:
+        what = ", ".join(missing[:-1]) + " and " * (len(missing) > 1) + missing[-1]
+        raise KindError(f"lens has no {what}; one that wb.logit_lens gives has")
+    opened = Pages(lens, _checked(positions, len(lens.str_tokens[0])))
+    opened.check()
+    return opened
 
 
 def _checked(positions: Sequence[int] | None, n: int) -> tuple[int, ...] | None:

@@ -136,6 +136,10 @@ class Opened:
             self.first.head(layer, head)  # says what does not exist
             raise InputError(f"layer {layer}, head {head} is not among the heads shown; choose layers= and heads= with it")
 
+    def heads_of(self, layer: int) -> list[int]:
+        """Those shown of a layer."""
+        return [head for at, head in self.heads if at == layer]
+
     @cached_property
     def _shown(self) -> set[tuple[int, int]]:
         return set(self.heads)

@@ -15,8 +15,7 @@ from traitlets import validate
 
 from .. import figures
 from ..errors import InputError, KindError, TooLargeError, count, nearest
-from ..figures.patching_map import DONE, SITES, TOKENS
-from ..figures.tokens import visible
+from ..figures.patching_map import DONE, SITES
 from ..hooked import HookedTransformer
 from ..keywords import checked_keywords
 from ..sweep_result import SweepResult
@@ -24,15 +23,15 @@ from . import assets, sweep_axes, sweep_bytes
 from .attention import AttentionDashboard
 from .dashboard import Dashboard
 from .export import View
+from .sweep_texts import Texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCRIPTS, STYLES = ("base", "matrix", "map", "patching_data", "patching"), ("base", "patching")
+SCRIPTS, STYLES = ("base", "matrix", "map", "patching_data", "patching_page", "patching"), ("base", "patching")
 SHOWS = ("effect", "value")
 CHOICES = ("cell", "pair", "show", "slice", "selection")
 LIMIT = 8_000_000  # bytes of base64 in one file
-TOKEN_BYTES = 16  # of one token's text, about
 
 
 class PatchingDashboard(Dashboard):
@@ -90,23 +89,30 @@ class PatchingDashboard(Dashboard):
         selection: Sequence[tuple[int, int]] = (),
         state: dict[str, Any] | None = None,
     ) -> None:
-        """result: of `wb.activation_patching`, `wb.ablate` or a file, over at most three axes. model: what it is of, for
-        the attention of a cell and the tokens of each pair. state: another dashboard's, in place of the choices.
+        """result: of `wb.activation_patching`, `wb.ablate` or a file, over at most three axes.
+        model:  what it is of, for the attention of a cell and the tokens of each pair.
+        state:  another dashboard's, in place of the choices.
 
         Raises KindError for what is no sweep or model, InputError for a choice that does not exist, TooLargeError for
         more than 150,000 cells.
         """
-        self._result, self._model = _checked(result, model)
+        self._result = _checked(result)
+        self._texts_of = Texts(result, _checked_model(model))
         self._axes = sweep_axes.axes_of(result)
         sweep_bytes.check_size(result)
         choices = {"cell": list(cell), "pair": pair, "show": show, "slice": slice, "selection": list(selection)}
+        choices = {name: self._check(name, given) for name, given in choices.items()}
         if state is not None:
             choices = self._read_state(state)
-        self._all_sent = sweep_bytes.all_fit(result, self._bytes_of_texts)
-        super().__init__(**choices, _sweep=self._described(), _runs=sweep_bytes.runs(result))
-        self._means = sweep_bytes.means(result, self._axes)
-        self._remember(None)
-        self._look(None)
+        super().__init__(
+            **choices,
+            state=self._as_state(choices),
+            _sweep=self._described(),
+            _means=sweep_bytes.means(result, self._axes),
+            _runs=sweep_bytes.runs(result),
+            **self._looked_at(choices["cell"], choices["pair"]),
+        )
+        self._open()
         self.observe(self._look, names=["cell", "pair"])
         self.observe(self._remember, names=list(CHOICES))
         self.observe(self._recall, names="state")
@@ -120,7 +126,6 @@ class PatchingDashboard(Dashboard):
         """All that is no number."""
         result, axes = self._result, self._axes
         meaning = f" ({SITES[result.site]})" if result.site in SITES else ""
-        n_layers_and_units = sweep_axes.unit_of(result)
         return {
             "title": f"{result.site}{meaning}, {DONE[result.direction]}",
             "direction": result.direction,
@@ -129,8 +134,8 @@ class PatchingDashboard(Dashboard):
             "sheets": axes.sheets.to_json(),
             "pairs": len(result.values),
             "means": [*sweep_bytes.MEANS, *(sweep_bytes.CHANCE if sweep_bytes.has_intervals(result) else ())],
-            "unit": n_layers_and_units or "",
-            "opens": self._model is not None,
+            "unit": sweep_axes.unit_of(result) or "",
+            "offers": list(range(len(result.values))),
         }
 
     # ---- choices ---------------------------------------------------------------------------------------------------
@@ -173,14 +178,13 @@ class PatchingDashboard(Dashboard):
 
     @validate("state")
     def _readable(self, proposal: Any) -> Any:
-        return {"of": self._of, **self._as_json(self._read_state(proposal.value))}
+        return self._as_state(self._read_state(proposal.value))
 
-    @staticmethod
-    def _as_json(choices: dict[str, Any]) -> dict[str, Any]:
-        return {**choices, "cell": list(choices["cell"]), "selection": [list(pair) for pair in choices["selection"]]}
+    def _as_state(self, choices: dict[str, Any]) -> dict[str, Any]:
+        return {"of": self._of, **choices, "selection": [list(pair) for pair in choices["selection"]]}
 
     def _remember(self, _: Any) -> None:
-        self.state = {"of": self._of, **self._as_json({name: getattr(self, name) for name in CHOICES})}
+        self.state = self._as_state({name: getattr(self, name) for name in CHOICES})
 
     def _recall(self, _: Any) -> None:
         with self.hold_trait_notifications():
@@ -190,109 +194,72 @@ class PatchingDashboard(Dashboard):
     # ---- what is looked at -----------------------------------------------------------------------------------------
 
     def _look(self, _: Any) -> None:
-        """Sends what the cell and pair looked at need, and was not sent before."""
-        with self.hold_sync():
-            self._send_pairs()
-            many = len(self._result.values) > 1 and not sweep_bytes.has_intervals(self._result)
-            index = sweep_axes.index_of(self._result, self.cell) if self.cell else None
-            self._interval = sweep_bytes.interval_at(self._result, index) if many and index else []
+        with self.hold_sync():  # one message, so that no view has numbers that it would misread
+            for name, value in self._looked_at(self.cell, self.pair).items():
+                setattr(self, name, value)
         self._open()
 
-    def _send_pairs(self) -> None:
-        pairs = list(range(len(self._result.values))) if self._all_sent else [self.pair]
-        pairs = [pair for pair in pairs if pair >= 0]
-        if pairs == self._sent or not pairs:
-            return
-        self._values = sweep_bytes.values_of(self._result, self._axes, pairs)
-        self._texts = [self._text_of(pair) for pair in pairs]
-        self._sent = pairs
+    def _looked_at(self, cell: list[int], pair: int) -> dict[str, Any]:
+        """What a view is sent for a cell and a pair, and has not got yet."""
+        result = self._result
+        many = len(result.values) > 1 and not sweep_bytes.has_intervals(result)
+        interval = sweep_bytes.interval_at(result, sweep_axes.index_of(result, cell)) if many and cell else []
+        all_fit = sweep_bytes.all_fit(result, self._texts_of.bytes_of_one)
+        pairs = list(range(len(result.values))) if all_fit else [pair]
+        if pairs == [-1] or pairs == self._sent:
+            return {"_interval": interval}
+        return {"_interval": interval, **self._numbers_of(pairs)}
 
-    @property
-    def _bytes_of_texts(self) -> int:
-        """Of one pair."""
-        runs = [self._result.clean_tokens, self._result.corrupted_tokens]
-        named = self._model is not None and any(axis in TOKENS for axis in self._result.axes)
-        return sum(TOKEN_BYTES * ids.shape[1] for ids in runs if ids is not None) if named else 0
-
-    def _text_of(self, pair: int) -> dict[str, list[str]]:
-        """The tokens of a pair as texts, "" where there is none; nothing where they are not known, or name no place."""
-        if self._model is None or not self._bytes_of_texts:
-            return {}
-        runs = {"clean": self._result.clean_tokens, "corrupted": self._result.corrupted_tokens}
-        names = self._model.token_texts
-        known = {name: ids[pair].tolist() for name, ids in runs.items() if ids is not None}
-        return {
-            name: [visible(text) if token >= 0 else "" for token, text in zip(ids, names(ids), strict=True)]
-            for name, ids in known.items()
-        }
+    def _numbers_of(self, pairs: list[int]) -> dict[str, Any]:
+        values = sweep_bytes.values_of(self._result, self._axes, pairs)
+        return {"_values": values, "_sent": pairs, "_texts": [self._texts_of.of(pair) for pair in pairs]}
 
     def _open(self) -> None:
-        """The locked cell in an attention view, made when the first is locked."""
-        ids, pair = self._result.clean_tokens, max(self.pair, 0)
-        if self._model is None or ids is None or not self.cell:
+        """The locked cell in an attention view, which is made when the first is locked."""
+        texts, pair = self._texts_of, max(self.pair, 0)
+        if "clean" not in texts.runs or not self.cell:
             return
         try:
-            at = self._attention_at(pair)
+            place = texts.place(pair, self.cell)
             if self.attention is None or self._opened != pair:
-                old, self.attention = self.attention, self._attention_of(pair, at)
-                self._opened = pair
-                if old is not None:
+                old, self.attention, self._opened = self.attention, texts.attention(pair, place), pair
+                if isinstance(old, Widget):
                     old.close()
             else:
-                for name, place in at.items():
-                    setattr(self.attention, name, place)
+                for name, at in place.items():
+                    setattr(self.attention, name, at)
             self._failed = ""
         except Exception as error:  # who clicks a cell sees no traceback: the view tells, and Python's setter too
             self._failed = f"{type(error).__name__}: {error}"
             raise
 
-    def _attention_at(self, pair: int) -> dict[str, int]:
-        """What the locked cell says of layer, head and query."""
-        assert self._model is not None
-        assert self._result.clean_tokens is not None
-        place = dict(zip(self._result.axes, self.cell, strict=True))
-        at = {name: place[name] for name in ("layer", "head") if name in place}
-        if "kv_head" in place:
-            at["head"] = place["kv_head"] * (self._model.spec.n_heads // self._model.spec.n_kv_heads)
-        column = place.get("pos", place.get("query"))
-        if column is not None:
-            real = self._result.clean_tokens[pair] >= 0
-            at["query"] = int(real[:column].sum()) if real[column] else -1
-        return at
-
-    def _attention_of(self, pair: int, at: dict[str, int]) -> AttentionDashboard:
-        texts = [self._result.clean_tokens, self._result.corrupted_tokens]
-        clean, corrupted = (None if ids is None else ids[pair][ids[pair] >= 0] for ids in texts)
-        return AttentionDashboard(self._model, clean, against=corrupted, **at)  # type: ignore[arg-type]
-
     # ---- what it becomes -------------------------------------------------------------------------------------------
 
     @checked_keywords
     def view(self, *, pairs: Sequence[int] | None = None) -> View:
-        """All that a page needs, the attention view with it if one was opened. pairs: whose own effects are taken along;
-        by default all if they are small (8 MB), else the one looked at, and the page says so. Raises TooLargeError for
-        more than fit."""
-        taken = self._taken(pairs)
-        pair = self.pair if self.pair in taken else -1
-        n = len(self._result.values)
-        note = "" if len(taken) == n else f"This page holds the means, and of {count(n, 'pair')} {len(taken)}."
-        traits = {name: getattr(self, name) for name in (*CHOICES, "_interval")}
-        traits |= {"pair": pair, "_sent": taken, "_texts": [self._text_of(pair) for pair in taken]}
-        traits["_sweep"] = {**self._sweep, "note": note, "opens": False}
-        values = sweep_bytes.values_of(self._result, self._axes, taken)
-        numbers = {"_means": self._means, "_runs": self._runs, "_values": values}
-        state = {
-            "traits": traits,
-            "numbers": {name: base64.b64encode(data).decode("ascii") for name, data in numbers.items()},
-            "attention": self.attention.html_fragment() if isinstance(self.attention, AttentionDashboard) else "",
-            "about": self._opened,
+        """All that a page needs, the attention view with it if one was opened. pairs: whose own effects are taken
+        along; by default all if they are small (8 MB), else the one looked at, and the page says so. Raises
+        TooLargeError for more than fit."""
+        taken, n = self._taken(pairs), len(self._result.values)
+        note = "" if len(taken) == n else f"This page holds the means, and {len(taken)} of {count(n, 'pair')}."
+        chosen = {name: getattr(self, name) for name in (*CHOICES, "_interval", "_opened")}
+        traits = {
+            **chosen,
+            "pair": self.pair if self.pair in taken else -1,
+            "_sweep": {**self._sweep, "note": note, "offers": taken},
         }
-        return View("Patching", SCRIPTS, STYLES, state)
+        numbers = {"_means": self._means, "_runs": self._runs, **self._numbers_of(taken)}
+        packed = {
+            name: base64.b64encode(data).decode("ascii") for name, data in numbers.items() if isinstance(data, bytes)
+        }
+        others = {name: data for name, data in numbers.items() if not isinstance(data, bytes)}
+        frame = self.attention.html_fragment() if isinstance(self.attention, AttentionDashboard) else ""
+        return View("Patching", SCRIPTS, STYLES, {"traits": {**traits, **others}, "bytes": packed, "attention": frame})
 
     def _taken(self, pairs: Sequence[int] | None) -> list[int]:
         n = len(self._result.values)
         room = LIMIT * 3 // 4 - len(self._means)
-        of_one = 4 * self._result.mean.numel() + self._bytes_of_texts
+        of_one = 4 * self._result.mean.numel() + self._texts_of.bytes_of_one
         if pairs is None:
             return list(range(n)) if n * of_one <= room else [self.pair] if self.pair >= 0 else []
         if isinstance(pairs, str) or not isinstance(pairs, Sequence):
@@ -307,7 +274,7 @@ class PatchingDashboard(Dashboard):
         return figures.patching(self._shown(), "mean" if self.show == "value" else "effect")
 
     def to_dataframe(self) -> pd.DataFrame:
-        """The cells shown now: their places, the metric's value and the effect, and the interval where there are pairs."""
+        """The cells shown now: their places, the metric's value and the effect, and its interval over pairs."""
         import pandas as pd
 
         shown = self._shown()
@@ -323,38 +290,18 @@ class PatchingDashboard(Dashboard):
         """The part of the sweep that is shown: one pair of it, one slice of it."""
         result = self._result
         if self.pair >= 0:
-            one = [self.pair]
-            corrupted = result.corrupted[one] if result.corrupted.numel() else result.corrupted
-            result = replace(result, values=result.values[one], clean=result.clean[one], corrupted=corrupted)
-            result = replace(result, labels=self._labels(result))
-        if self.slice < 0:
-            return result
-        axis = self._axes.sheets
-        index = axis.places.index(self.slice)
-        rest = tuple(name for name in result.axes if name != axis.name)
-        return replace(
-            result,
-            values=result.values.select(axis.at + 1, index),
-            unchanged=result.unchanged.select(axis.at, index),
-            axes=rest,
-            labels={name: result.labels[name] for name in rest},
-            places={name: result.places[name] for name in rest},
-        )
-
-    def _labels(self, result: SweepResult) -> dict[str, tuple[str, ...]]:
-        """Those of one pair, whose tokens are known."""
-        ids = self._result.clean_tokens
-        if self._model is None or ids is None:
-            return result.labels
-        texts = self._model.token_texts(ids[self.pair].tolist())
-        named = [axis for axis in result.axes if axis in TOKENS]
-        return {**result.labels, **{axis: tuple(texts[int(place)] for place in result.places[axis]) for axis in named}}
+            result = replace(sweep_axes.one_pair(result, self.pair), labels=self._texts_of.labels(self.pair))
+        return result if self.slice < 0 else sweep_axes.one_sheet(result, self._axes.sheets, self.slice)
 
 
-def _checked(result: object, model: object) -> tuple[SweepResult, HookedTransformer | None]:
+def _checked(result: object) -> SweepResult:
     if not isinstance(result, SweepResult):
         kind = type(result).__name__
         raise KindError(f"a PatchingDashboard shows a sweep, such as wb.activation_patching returns, not {kind}")
+    return result
+
+
+def _checked_model(model: object) -> HookedTransformer | None:
     if model is not None and not isinstance(model, HookedTransformer):
         raise KindError(f"model is what wb.load or HookedTransformer gives, or None, not {type(model).__name__}")
-    return result, model
+    return model

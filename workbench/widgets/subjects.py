@@ -158,12 +158,12 @@ class Chosen:
             raise InputError("none of these layers has one of these heads")
         if len(shown) <= MAX_HEADS:
             return shown, []
-        fitting = max(layer for layer, head in shown[:MAX_HEADS])
         if self.layers is not None:
             raise TooLargeError(
                 f"{len(shown)} heads came; a page shows {MAX_HEADS} at most: pass fewer layers=, or some heads="
             )
-        kept = [pair for pair in shown if pair[0] < max(1, fitting)][:MAX_HEADS]
+        cut = shown[MAX_HEADS][0]  # the first layer that does not fit whole
+        kept = [pair for pair in shown if pair[0] < max(1, cut)][:MAX_HEADS]
         note = f"{len(kept)} of {len(shown)} heads are shown, layers 0 to {kept[-1][0]}; layers= and heads= choose others."
         return kept, [note]
 

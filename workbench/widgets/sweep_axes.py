@@ -8,7 +8,7 @@ the result, in the result's order: the number that its place has there (layer 23
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index as as_int
 from typing import Any
 
@@ -71,9 +71,9 @@ def axes_of(result: SweepResult) -> Axes:
     for axis in result.axes:
         if not result.places[axis]:
             raise InputError(f"the sweep has no cells to show: its axis {axis!r} is empty")
-    several = len(result.axes) > 1
-    down = "layer" if "layer" in result.axes else result.axes[0] if several else ""
-    rest = [axis for axis in result.axes if axis != down]
+    rest = list(result.axes)
+    down = "layer" if "layer" in rest else rest[0] if len(rest) > 1 else ""
+    rest = [axis for axis in rest if axis != down]
     across = next((axis for axis in ACROSS if axis in rest), rest[0] if rest else "")
     sheets = next((axis for axis in rest if axis != across), "")
     return Axes(*(_axis(result, name) for name in (down, across, sheets)))
@@ -89,6 +89,26 @@ def _axis(result: SweepResult, name: str) -> Axis:
 def _numbers(result: SweepResult, axis: str) -> tuple[int, ...]:
     places = result.places[axis]
     return tuple(place if isinstance(place, int) else index for index, place in enumerate(places))
+
+
+def one_pair(result: SweepResult, pair: int) -> SweepResult:
+    """The sweep of one pair alone."""
+    one = [pair]
+    corrupted = result.corrupted[one] if result.corrupted.numel() else result.corrupted
+    return replace(result, values=result.values[one], clean=result.clean[one], corrupted=corrupted)
+
+
+def one_sheet(result: SweepResult, axis: Axis, place: int) -> SweepResult:
+    """The sweep at one place of an axis, without that axis."""
+    index, rest = axis.places.index(place), tuple(name for name in result.axes if name != axis.name)
+    return replace(
+        result,
+        values=result.values.select(axis.at + 1, index),
+        unchanged=result.unchanged.select(axis.at, index),
+        axes=rest,
+        labels={name: result.labels[name] for name in rest},
+        places={name: result.places[name] for name in rest},
+    )
 
 
 def cell_of(result: SweepResult, given: object) -> list[int]:

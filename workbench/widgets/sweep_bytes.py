@@ -71,7 +71,12 @@ def runs(result: SweepResult) -> bytes:
 def interval_at(result: SweepResult, index: tuple[int, ...]) -> list[float]:
     """The 95 % interval of one cell, as `result.interval()` has it; [] where it has none."""
     one = replace(
-        result, values=result.values[(slice(None), *index)], axes=(), labels={}, places={}, unchanged=torch.tensor(False)
+        result,
+        values=result.values[(slice(None), *index)],
+        axes=(),
+        labels={},
+        places={},
+        unchanged=torch.tensor(False),
     )
     low, high = one.interval().tolist()
     return [low, high] if np.isfinite([low, high]).all() else []

@@ -60,7 +60,8 @@ function render({ model, el }) {
   const tokens = () => get("_tokens");
   const chosen = () => get("queries").map((position) => index.get(position)).filter((i) => i !== undefined);
   const byKey = () => get("direction") === "attended_by";
-  const looking = () => (chosen().length ? chosen() : [strip.cursor]);
+  // A contribution is made at one query, whichever is locked.
+  const looking = () => (isSigned() && !byKey() ? [shown[0].only] : chosen().length ? chosen() : [strip.cursor]);
   const hidden = () => new Set(get("hidden").map((position) => index.get(position)));
   const name = () => `attention-layer-${get("layer")}-head-${get("head")}`;
   const numbers = (at) => get("_heads").filter(([l]) => l === at).map(([, h]) => h);
@@ -130,12 +131,14 @@ function render({ model, el }) {
     const size = two ? clamp(Math.floor((root.clientWidth - 90) / 3), 150, 300) : SIDE;
     maps.forEach((map, i) => (map.root.hidden = !used(map, i)));
     if (preview) {
-      maps[0].draw({ n: preview.rows, hides: () => false, ...preview }, (value) => colours.weight(Math.sqrt(value)), [], Math.min(size, tokens().length * CELL));
+      const whole = preview.rows === tokens().length; // a thumbnail of as many cells as the pattern
+      maps[0].draw({ n: preview.rows, ...preview }, (value) => colours.weight(Math.sqrt(value)), whole && !two ? tokens() : [], size);
+      maps[0].mark(null);
       return;
     }
     const labels = two ? [] : tokens();
     shown.forEach((each, i) => maps[i].draw(each, colourOf(each), labels, size));
-    shown.forEach((_, i) => (maps[i].caption.textContent = two ? names[i] : ""));
+    shown.forEach((_, i) => (maps[i].caption.textContent = caption(i)));
     if (two) {
       const difference = { ...shown[0], half: shown[0].half && shown[1].half, end: (q) => Math.max(shown[0].end(q), shown[1].end(q)), at: (q, k) => shown[0].at(q, k) - shown[1].at(q, k) };
       const largest = mostOf(difference, false);
@@ -153,10 +156,15 @@ function render({ model, el }) {
     const tint = colourOf(shown[0]);
     strip.show({ colour: (i) => (found.has(i) ? tint(found.get(i) / at.length) : null), looking: at, source, hidden: hidden(), chosenNow: chosen() });
     words.show({
-      runs: shown, tokens: tokens(), positions: get("_positions"), looking: at, source, byKey: byKey(), locked: chosen().length > 0,
+      runs: shown, tokens: tokens(), positions: get("_positions"), looking: at, source, byKey: byKey(), locked: at.every((i) => chosen().includes(i)),
       quantity: columnsThere() ? get("quantity") : "attention", names: get("_names"), most: most * at.length, notes: notes(), second: get("_against"),
     });
     maps.filter(used).forEach((map) => map.mark(at, source, byKey()));
+  }
+
+  function caption(i) {
+    const { layer: l, head: h } = get("_shown");
+    return heads.length > 1 ? get("_names")[i] : `layer ${l}, head ${h}`;
   }
 
   function notes() {
@@ -253,7 +261,7 @@ function render({ model, el }) {
     const before = preview;
     preview = over && !get("selection").length && !(over.layer === get("layer") && over.head === get("head")) ? grid.preview(over) : null;
     if (preview || before) redraw();
-    maps[0].caption.textContent = preview ? `layer ${over.layer}, head ${over.head}, in coarse; Enter or click shows it in full` : heads.length > 1 ? get("_names")[0] : "";
+    maps[0].caption.textContent = preview ? `layer ${over.layer}, head ${over.head}: a preview` : caption(0);
     if (byKeys) live.textContent = grid.describe(over);
   }
 

@@ -7,7 +7,7 @@ const KINDS = {
   entropy: "entropy", difference: "difference of the runs", direct_logit: "direct contribution to the logit",
 };
 const kindLabel = (name) => KINDS[name] ?? name.replaceAll("_", " ");
-const scoreText = (value) => (value === null || value === undefined ? "–" : Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(3).replace("-", "−"));
+const scoreText = (value, digits = 3) => (value === null || value === undefined ? "–" : Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(digits).replace("-", "−"));
 
 function headGrid(model, { pointed, chosen }) {
   const id = uniqueId();
@@ -19,6 +19,7 @@ function headGrid(model, { pointed, chosen }) {
   let heads = []; // {layer, head, kv, i, option, canvas, badge}
   let shown = []; // those not filtered out, in the order of the arrow keys
   let thumbs;
+  let colours = null;
   let cursor = 0; // place in `heads`
 
   function build() {
@@ -50,7 +51,7 @@ function headGrid(model, { pointed, chosen }) {
   const valueOf = (score, head) => score?.values[head.i] ?? null;
 
   function describe(head) {
-    const scores = model.get("_scores").map((score) => `${kindLabel(score.name)} ${scoreText(valueOf(score, head))}${score.chance ? ` (chance ${score.chance})` : ""}`);
+    const scores = model.get("_scores").map((score) => `${kindLabel(score.name)} ${scoreText(valueOf(score, head))}${score.chance ? ` (chance ${Number(score.chance.toPrecision(2))})` : ""}`);
     return [`Layer ${head.layer}, head ${head.head}`, ...(head.kv >= 0 ? [`kv head ${head.kv}`] : []), ...scores].join(" · ");
   }
 
@@ -68,7 +69,7 @@ function headGrid(model, { pointed, chosen }) {
     grid.classList.toggle("wb-scored", Boolean(score) && !scatter);
     for (const head of heads) {
       head.option.setAttribute("aria-label", describe(head));
-      head.badge.textContent = ordered ? `${head.layer}.${head.head} ${scoreText(valueOf(score, head))}` : score ? scoreText(valueOf(score, head)) : "";
+      head.badge.textContent = ordered ? `${head.layer}.${head.head} ${scoreText(valueOf(score, head))}` : score ? scoreText(valueOf(score, head), 2) : "";
       head.option.style.cssText = "";
       if (!scatter && !ordered) {
         place(head.option, head.row + 2, head.column + 2);
@@ -78,6 +79,7 @@ function headGrid(model, { pointed, chosen }) {
     }
     if (scatter) scatterOut();
     grid.replaceChildren(...(scatter ? axes : ordered ? [] : labels), ...shown.map((head) => head.option));
+    tint();
     if (!shown.includes(heads[cursor])) cursor = shown[0]?.i ?? 0;
     mark();
     note();
@@ -92,14 +94,29 @@ function headGrid(model, { pointed, chosen }) {
     };
     const [across, up] = [spread(x), spread(y)];
     for (const head of shown) {
-      head.option.style.left = `${4 + 92 * across.share(head)}%`;
-      head.option.style.bottom = `${5 + 88 * up.share(head)}%`;
+      head.option.style.left = `${5 + 91 * across.share(head)}%`;
+      head.option.style.bottom = `${11 + 83 * up.share(head)}%`;
     }
     axes[0].textContent = `${kindLabel(x?.name ?? "")} → (${scoreText(across.low)} to ${scoreText(across.high)})`;
     axes[1].textContent = `${kindLabel(y?.name ?? "")} → (${scoreText(up.low)} to ${scoreText(up.high)})`;
   }
 
-  function paint(colours) {
+  // The score as a colour, beside its number: under a thumbnail, or around a point.
+  function tint() {
+    const score = scoreNamed(model.get("score"));
+    const most = score ? Math.max(...score.values.map((value) => Math.abs(value ?? 0)), 1e-9) : 1;
+    const negative = score?.values.some((value) => value < 0);
+    for (const head of heads) {
+      const share = (valueOf(score, head) ?? 0) / most;
+      const filled = score && colours ? (negative ? colours.signed(share) : colours.weight(share)) : null;
+      head.option.style.setProperty("--wb-tint", filled ? css(filled) : "var(--wb-line)");
+      head.option.style.setProperty("--wb-on-tint", filled ? onTop(filled) : "var(--wb-soft)");
+    }
+  }
+
+  function paint(read) {
+    colours = read;
+    tint();
     const bytes = Array.from({ length: 256 }, (_, byte) => colours.weight(byte / 255));
     for (const head of heads) {
       const cells = thumbs.of(head.i);

@@ -9,6 +9,7 @@ const WIDEST = 72; // px of a cell
 const LEAST = { texted: 40, plain: 4 }; // px of a cell, below which the map scrolls
 const CANVAS = 8192; // px of a canvas, whatever the cells
 const TALL = 620; // px that rows share
+const GUESSES = 12; // top tokens listed
 const [SIDE, BETWEEN, NARROW, EDGES] = [372, 28, 800, 96]; // px: the readout, the gap to it, where it goes below, labels
 
 function render({ model, el }) {
@@ -19,6 +20,7 @@ function render({ model, el }) {
   let page = readPage(model.get("_page"), labels.length);
   let cell = [labels.length - 1, page.columns - 1]; // last looked at, as [row, column]
   let opened = false;
+  let most = 9; // the largest rank that a chart shows
 
   const show = () => LENS_SHOWS[model.get("show")];
   const target = () => model.get("target");
@@ -36,6 +38,7 @@ function render({ model, el }) {
     const room = view.root.clientWidth - EDGES - (narrow ? 0 : SIDE + BETWEEN);
     drawLens(map, page, labels, show(), value, colours, room);
     showScale(view.scale, show(), mostOf(show(), value, page), rampOf(page, colours));
+    most = Math.max(...["rank", "target_rank"].map((name) => mostOf(LENS_SHOWS[name], (at) => LENS_SHOWS[name].at(page, at, target()), page)));
     refresh();
     if (!opened) map.reveal();
     opened = true;
@@ -46,7 +49,7 @@ function render({ model, el }) {
     map.point(cell);
     map.lock(locked());
     fillReadout(view.readout, page, cell, labels, targets, target(), Boolean(locked()));
-    view.chart.draw(chartOf(page, cell, labels, targets, target(), model.get("show").endsWith("rank")));
+    view.chart.draw(chartOf(page, cell, labels, targets, target(), model.get("show").endsWith("rank"), most));
   }
 
   function pointed(to, byKey) {
@@ -90,14 +93,20 @@ function render({ model, el }) {
     settled();
   }
 
-  function settled() {
+  // The kernel may take a while to send the page of an example that was chosen.
+  function named() {
     view.settle(model);
+    view.root.setAttribute("aria-busy", model.get("example") !== page.example);
+  }
+
+  function settled() {
+    named();
     if (view.root.isConnected) redraw(readColours(view.root));
   }
 
   view.png.addEventListener("click", () => savePicture(map.canvas, page, labels, show().name, readColours(view.root)));
   view.csv.addEventListener("click", () => download("lens.csv", csvText(lensRows(page, labels, targets)), "text/csv"));
-  const unlisten = listen(model, { show: settled, target: settled, layer: refresh, pos: refresh, _page: turned });
+  const unlisten = listen(model, { example: named, show: settled, target: settled, layer: refresh, pos: refresh, _page: turned });
   view.settle(model);
   const unmount = mount(el, view.root, redraw);
   return () => {
@@ -228,7 +237,7 @@ function fillReadout(root, page, [row, column], labels, targets, target, locked)
     ["◆", "target", page.targets[target], page.targetRank(at, target), page.targetLogprob(at, target)],
   ];
   const marks = (token) => followed.filter(([, , other]) => other === token).map(([mark]) => mark).join("");
-  const guesses = Array.from({ length: page.k }, (_, n) => {
+  const guesses = Array.from({ length: Math.min(page.k, GUESSES) }, (_, n) => {
     const [token, share] = [page.token(at, n), Math.exp(page.logprob(at, n))];
     const bar = element("i", {});
     bar.style.width = `${100 * share}%`;
@@ -255,7 +264,7 @@ function followedRow(page, mark, name, token, rank, logprob) {
 
 // The lines of one position. Where the text has no next token and nothing is followed, the answer that the model ends
 // with: known where it is among the top tokens.
-function chartOf(page, [row, column], labels, targets, target, ranked) {
+function chartOf(page, [row, column], labels, targets, target, ranked, most) {
   const places = labels.map((_, r) => r * page.columns + column);
   const line = (kind, name, token, ranks, logprobs) => ({
     kind, name, text: page.word(token), values: places.map((at) => (ranked ? ranks(at) : Math.exp(logprobs(at)))),
@@ -269,7 +278,6 @@ function chartOf(page, [row, column], labels, targets, target, ranked) {
     const found = (at) => Array.from({ length: page.k }, (_, n) => n).find((n) => page.token(at, n) === answer) ?? NaN;
     lines.push(line("said", `the model's answer, where in its top ${page.k}:`, answer, found, (at) => page.logprob(at, found(at))));
   }
-  const most = Math.max(9, ...lines.flatMap(({ values }) => values.filter((each) => !Number.isNaN(each))));
   return { lines, labels, row, ranked, most };
 }
 

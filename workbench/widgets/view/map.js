@@ -40,13 +40,18 @@ function cellMap({ testid, name, down, across, pointed, chosen, escaped = () => 
     labelBelow(columns, width, width * columns.length > room);
   }
 
-  // Flat where cells are wide, cut to their width; slanted where not, but upright where a scroll bar would cut slants off.
+  // Flat where there is room, cut to it where cells are wide; slanted where not, but upright where a scroll bar would cut
+  // slants off. As high as the longest needs.
   function labelBelow(columns, width, scrolls) {
-    const flat = width >= TEXT_WIDE || columns.every((label) => label.length * LETTER < width);
+    const room = stepOf(width) * width;
+    const flat = width >= TEXT_WIDE || columns.every((label) => [...label].length * LETTER < room);
+    const letters = flat ? Math.floor(room / LETTER) : scrolls ? 12 : 16;
+    const longest = LETTER * columns.reduce((most, label) => Math.max(most, Math.min([...label].length, letters)), 1);
     over.classList.toggle("wb-scrolls", scrolls);
     below.classList.toggle("wb-slanted", !flat && !scrolls);
     below.classList.toggle("wb-upright", !flat && scrolls);
-    edge(below, columns, width, "width", flat ? Math.floor(width / LETTER) : scrolls ? 12 : 16);
+    below.style.height = `${Math.ceil(flat ? 22 : scrolls ? longest + 12 : longest * Math.SQRT1_2 + 14)}px`;
+    edge(below, columns, width, "width", letters);
   }
 
   function show(element, cell) {
@@ -107,9 +112,11 @@ function writeTexts(pen, cells, text, colour, width, height, colours) {
     }
 }
 
+const stepOf = (size) => [1, 2, 5, 10, 20, 50, 100, 200, 500].find((n) => n * size >= LABEL_STEP) ?? 1000;
+
 // Labels along one edge: every one, or every second, fifth, tenth ... so that they do not touch.
 function edge(root, labels, size, dimension, letters) {
-  const step = [1, 2, 5, 10, 20, 50, 100, 200, 500].find((n) => n * size >= LABEL_STEP) ?? 1000;
+  const step = stepOf(size);
   root.replaceChildren(...labels.flatMap((label, i) => {
     if (i % step) return [];
     const made = element("span", {}, tokenText(shorten(label, letters)));

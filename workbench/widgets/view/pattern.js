@@ -30,8 +30,10 @@ function patternMap({ testid, pointed, locked }) {
     root.style.paddingRight = `${Math.max(0, Math.ceil(longest) + 8)}px`;
   }
 
-  // looking: rows (or, by key, columns) that are looked at; source: the other end, -1 for none.
+  // looking: rows (or, by key, columns) that are looked at, null for no marks; source: the other end, -1 for none.
   function mark(looking, source, byKey) {
+    row.hidden = cell.hidden = looking === null;
+    if (looking === null) return;
     const at = looking.at(-1) ?? 0;
     if (byKey) placeMark(row, cells, cells.half ? at : 0, at, cells.half ? cells.n - at : cells.n, 1);
     else placeMark(row, cells, at, 0, 1, cells.end(at));
