@@ -58,7 +58,7 @@ from .sweep_result import SweepResult
 
 if TYPE_CHECKING:
     from . import figures
-    from .widgets import AttentionDashboard, LensDashboard
+    from .widgets import AttentionDashboard, LensDashboard, PatchingDashboard
 
 __version__ = "0.4.0"
 
@@ -70,6 +70,7 @@ __all__ = [
     "HookedTransformer",
     "LensDashboard",
     "ModelSpec",
+    "PatchingDashboard",
     "Site",
     "SweepResult",
     "ablate",
@@ -116,6 +117,7 @@ _DRAWS = {
     "figures": ("figures", None),
     "AttentionDashboard": ("widgets", "AttentionDashboard"),
     "LensDashboard": ("widgets", "LensDashboard"),
+    "PatchingDashboard": ("widgets", "PatchingDashboard"),
 }
 
 
