@@ -1,4 +1,4 @@
-"""The command line: `workbench demo`, `info`, `generate`, `patch`, `ablate`, `fetch`, `check-family`.
+"""The command line: `workbench demo`, `info`, `lens`, `generate`, `patch`, `ablate`, `fetch`, `check-family`.
 
 What a person got wrong is one sentence on the error stream and exit code 2, never a traceback.
 """
@@ -17,6 +17,7 @@ from .demo import demo
 from .fetch import fetch
 from .generate import generate
 from .info import info
+from .lens import lens
 from .patch import patch
 
 app = typer.Typer(
@@ -25,7 +26,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, info, generate, patch, ablate, fetch, check_family):
+for command in (demo, info, lens, generate, patch, ablate, fetch, check_family):
     app.command(command.__name__.replace("_", "-"))(command)
 
 

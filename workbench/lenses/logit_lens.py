@@ -21,7 +21,7 @@ from ..keywords import checked_keywords
 from ..model.pass_ import Pass
 from ..run import run_with_cache, stream_logits
 from .lens import Lens
-from .readings import Reading, read
+from .readings import Reading, joined, read
 
 LOGITS = 2**22  # of one matrix, a few of which are held at a time; beyond 32 MiB memory is taken anew for each
 
@@ -75,50 +75,43 @@ def logit_lens(
 
 @torch.no_grad()
 def _places(model: HookedTransformer, text: Text, targets: list[int], top_k: int, progress: bool) -> Reading:
-    """[batch, layer, pos, ...] readings of every stream; of the next token and then the targets those followed."""
+    """[batch, layer, pos] of every stream; followed are the next token and then the targets."""
     last, cache = run_with_cache(
         model, text, model._view_hooks, names_filter="resid_pre", stop_at_layer=model.spec.n_layers
     )
     final = model.ln_final(last, Pass(text.positions, padded=text.padded, hooks=model._view_hooks))
-    streams = [cache[name] for name in cache]
     real = text.positions >= 0
     following = _next_tokens(text)[real][:, None]
     followed = torch.cat([following, following.new_tensor(targets, dtype=torch.long).expand(len(following), -1)], 1)
-    with tqdm(
-        total=(len(streams) + 1) * len(followed), unit="place", disable=not progress, leave=False, delay=1
-    ) as bar:
-        chunks = [
-            _column(model, [stream[rows] for stream in streams], final[rows], followed[chunk], top_k, bar)
-            for rows, chunk in _chunks(real, model.spec.vocab_size)
-        ]
-    return Reading(*(_spread(torch.cat(parts, 1), real) for parts in zip(*chunks, strict=True)))
-
-
-def _chunks(real: Tensor, vocab_size: int) -> Iterator[tuple[tuple[Tensor, Tensor], slice]]:
-    """Real tokens, as many at a time as their logits allow: their examples and columns, and their numbers."""
     example, column = real.nonzero(as_tuple=True)
-    step = max(1, LOGITS // vocab_size)
-    for start in range(0, len(example), step):
-        chunk = slice(start, start + step)
-        yield (example[chunk], column[chunk]), chunk
+    step, n_rows = max(1, LOGITS // model.spec.vocab_size), model.spec.n_layers + 1
+    readings = []
+    with tqdm(total=n_rows * len(followed), unit="place", disable=not progress, leave=False, delay=1) as bar:
+        for start in range(0, len(followed), step):
+            chunk = slice(start, start + step)
+            at = example[chunk], column[chunk]
+            streams = torch.stack([stream[at] for stream in cache.values()])
+            readings.append(joined(_layers(model, streams, final[at], followed[chunk], top_k, bar), 0))
+    return Reading(*(_spread(values, real) for values in joined(readings, 1)))
 
 
-def _column(
+def _layers(
     model: HookedTransformer,
-    streams: list[Float[Tensor, "row d_model"]],
+    streams: Float[Tensor, "layer row d_model"],
     final: Float[Tensor, "row d_model"],
     followed: Int[Tensor, "row followed"],
     top_k: int,
     bar: tqdm,
-) -> Reading:
-    """[layer, row, ...] readings of some tokens in every stream; final: the last one, normed already."""
+) -> Iterator[Reading]:
+    """Of the same tokens in every stream, and in the last one (`final`, normed already): a few layers at a time, since
+    a product with the vocabulary costs a few rows nearly as much as many."""
     output = model.unembedding(final)
-    reference, readings = output.float().log_softmax(-1), []
-    for stream in [*streams, None]:
-        logits = output if stream is None else stream_logits(model, stream[None])[0]
-        readings.append(read(logits, reference, followed, top_k))
-        bar.update(len(final))
-    return Reading(*(torch.stack(parts) for parts in zip(*readings, strict=True)))
+    reference = output.float().log_softmax(-1)
+    for some in streams.split(max(1, LOGITS // output.numel())):
+        yield read(stream_logits(model, some), reference, followed, top_k)
+        bar.update(some.shape[0] * some.shape[1])
+    yield read(output[None], reference, followed, top_k)
+    bar.update(len(final))
 
 
 def _spread(values: Tensor, real: Tensor) -> Tensor:
