@@ -72,7 +72,7 @@ class PatchingDashboard(Dashboard):
     _values = traitlets.Bytes().tag(sync=True)
     _sent = traitlets.List().tag(sync=True)  # whose values these are
     _texts = traitlets.List().tag(sync=True)  # theirs: {"clean": [text], "corrupted": [text]}, by column
-    _interval = traitlets.List().tag(sync=True)  # of the locked cell, where not all were made
+    _interval = traitlets.Dict().tag(sync=True)  # {"cell", "between"}: of the locked cell, where not all were made
     _opened = traitlets.Int(-1).tag(sync=True)  # whose attention is open
     _failed = traitlets.Unicode("").tag(sync=True)  # why the attention could not be had
 
@@ -135,7 +135,8 @@ class PatchingDashboard(Dashboard):
             "pairs": len(result.values),
             "means": [*sweep_bytes.MEANS, *(sweep_bytes.CHANCE if sweep_bytes.has_intervals(result) else ())],
             "unit": sweep_axes.unit_of(result) or "",
-            "offers": list(range(len(result.values))),
+            "offers": list(range(len(result.values))),  # pairs that can be chosen
+            "kernel": True,
         }
 
     # ---- choices ---------------------------------------------------------------------------------------------------
@@ -203,7 +204,8 @@ class PatchingDashboard(Dashboard):
         """What a view is sent for a cell and a pair, and has not got yet."""
         result = self._result
         many = len(result.values) > 1 and not sweep_bytes.has_intervals(result)
-        interval = sweep_bytes.interval_at(result, sweep_axes.index_of(result, cell)) if many and cell else []
+        made = sweep_bytes.interval_at(result, sweep_axes.index_of(result, cell)) if many and cell else None
+        interval = {} if made is None else {"cell": cell, "between": made}
         all_fit = sweep_bytes.all_fit(result, self._texts_of.bytes_of_one)
         pairs = list(range(len(result.values))) if all_fit else [pair]
         if pairs == [-1] or pairs == self._sent:
@@ -246,7 +248,7 @@ class PatchingDashboard(Dashboard):
         traits = {
             **chosen,
             "pair": self.pair if self.pair in taken else -1,
-            "_sweep": {**self._sweep, "note": note, "offers": taken},
+            "_sweep": {**self._sweep, "note": note, "offers": taken, "kernel": False},
         }
         numbers = {"_means": self._means, "_runs": self._runs, **self._numbers_of(taken)}
         packed = {

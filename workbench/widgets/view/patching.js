@@ -111,7 +111,7 @@ function render({ model, el }) {
   function refresh() {
     mark();
     map.lock(lockedPlace());
-    view.readout(data, looked(), pair, isLocked(), model.get("_interval"));
+    view.readout(data, looked(), pair, isLocked(), madeInterval());
     view.list(data, strongest, pair, lockedCell());
     view.selected(model.get("selection"));
   }
@@ -128,6 +128,11 @@ function render({ model, el }) {
     const same = at !== null && `${data.places(at).slice(1)}` === `${cell}`;
     return same ? at : placeOf(cell);
   };
+  // What was made of the locked cell alone; [] where it has no interval, undefined before the kernel has answered.
+  function madeInterval() {
+    const { cell: made, between } = model.get("_interval");
+    return made && isLocked() && `${made}` === `${model.get("cell")}` ? between : undefined;
+  }
   const isLocked = () => lockedCell() !== null && lockedCell() === looked();
 
   function pointed(to, byKey) {
@@ -136,10 +141,7 @@ function render({ model, el }) {
     cell = next;
     if (moved) refresh();
     else mark();
-    if (byKey) {
-      reveal();
-      announce();
-    }
+    if (byKey) announce();
   }
 
   function chosen(to, event) {
@@ -154,7 +156,6 @@ function render({ model, el }) {
     const slice = model.get("slice") < 0 || at === null || about.sheets.at < 0 ? {} : { slice: about.sheets.places[data.places(at)[0]] };
     if (at !== null) cell = data.places(at).slice(1);
     choose(model, { cell: at === null ? [] : namedCell(at), ...slice });
-    reveal();
   }
 
   function escaped() {
@@ -180,13 +181,6 @@ function render({ model, el }) {
     view.say(`${placeName(data, at, pair)}: ${sayNumbers(data, at, pair, model.get("show"))}${signs}`);
   }
 
-  // Scrolls sideways to the cell looked at, where the map is wider than its room.
-  function reveal() {
-    const over = map.canvas.parentElement.parentElement;
-    const left = cell[1] * size[0];
-    if (left < over.scrollLeft || left + size[0] > over.scrollLeft + over.clientWidth) over.scrollLeft = left - over.clientWidth / 2;
-  }
-
   // ---- the life of it ----------------------------------------------------------------------------------
 
   function settled() {
@@ -204,6 +198,7 @@ function render({ model, el }) {
     const at = lockedCell();
     if (at !== null) cell = data.places(at).slice(1);
     refresh();
+    map.reveal();
   }
 
   function keyed(event) {
@@ -226,6 +221,7 @@ function render({ model, el }) {
   compute();
   view.settle(model);
   const unmount = mount(el, view.root, redraw);
+  map.reveal();
   nested.open();
   return () => {
     unlisten();

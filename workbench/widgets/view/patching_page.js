@@ -64,9 +64,10 @@ const sheetName = (axis, i) => (axis.tokens ? `${axis.places[i]} ${axis.names[i]
 function readoutOf(data, at, pair, locked, ofLocked) {
   const { about } = data;
   const [base, other] = runNames(about);
-  const interval = data.interval(at) ?? (locked && ofLocked.length ? ofLocked : null);
+  const interval = data.interval(at) ?? (ofLocked?.length ? ofLocked : null);
   const excludes = interval !== null && (interval[0] > 0 || interval[1] < 0);
-  const between = interval ? `${change(interval[0])} to ${change(interval[1])}` : about.means.includes("low") ? "none" : "locked cells only";
+  const unmade = about.means.includes("low") || ofLocked ? "none" : about.kernel ? "lock the cell" : "not in this page";
+  const between = interval ? `${change(interval[0])} to ${change(interval[1])}` : unmade;
   const number = (value) => element("td", { class: "wb-number" }, value);
   const row = (name, ...cells) => element("tr", {}, element("th", { scope: "row" }, name), ...cells);
   const bold = (text, on) => (on ? element("b", {}, `● ${text}`) : text);
