@@ -93,8 +93,8 @@ class Readout:
         return rearrange(scores, "(example width) -> example width", width=width)
 
 
-def along(value: Float[Tensor, "*#example d_model"], direction: Float[Tensor, "*#example d_model"]) -> Each:
-    """What a value adds to the metric of each example."""
+def along(value: Float[Tensor, "... d_model"], direction: Float[Tensor, "... d_model"]) -> Float[Tensor, "..."]:
+    """What a value adds to the metric: of each example, and perhaps of several to an example."""
     return (value.to(direction) * direction).sum(-1)
 
 

@@ -5,9 +5,10 @@ copy of a figure in another theme, `figures.html.page` puts figures into one fil
 """
 
 from .attention_map import attention
+from .attribution_bars import attribution
 from .head_scores_map import head_scores
 from .lens_map import lens
 from .patching_map import patching
 from .style import themed
 
-__all__ = ["attention", "head_scores", "lens", "patching", "themed"]
+__all__ = ["attention", "attribution", "head_scores", "lens", "patching", "themed"]
