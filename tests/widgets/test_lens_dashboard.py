@@ -223,7 +223,7 @@ def test_what_is_too_large_names_the_way_out(monkeypatch, lens):
         LensDashboard(lens)
     assert LensDashboard(lens, positions=range(3)).example == 0
     monkeypatch.setattr(lens_packing, "LIMIT", 10)
-    with pytest.raises(TooLargeError, match="give wb.logit_lens a smaller top_k"):
+    with pytest.raises(TooLargeError, match=r"give wb\.logit_lens a smaller top_k"):
         LensDashboard(lens, positions=[3])
 
 
@@ -235,7 +235,7 @@ def test_no_keyword_is_swallowed(lens):
 
 
 def test_what_is_no_lens_is_told_what_it_lacks(lens):
-    with pytest.raises(KindError, match="lens is str; what wb.logit_lens gives is wanted"):
+    with pytest.raises(KindError, match=r"lens is str; what wb\.logit_lens gives is wanted"):
         LensDashboard("a lens")
     whole = {field.name: getattr(lens, field.name) for field in fields(lens)}
     assert LensDashboard(SimpleNamespace(**whole))._page["positions"] == [0, 1, 2, 3, 4]
@@ -243,7 +243,7 @@ def test_what_is_no_lens_is_told_what_it_lacks(lens):
         with pytest.raises(KindError, match=f"lens has no {missing}; one that wb.logit_lens gives has"):
             LensDashboard(SimpleNamespace(**{name: value for name, value in whole.items() if name != missing}))
     old = {name: whole[name] for name in ("tokens", "logprobs", "labels", "str_tokens", "texts")}
-    with pytest.raises(KindError, match="lens has no entropy, kl, .* and target_ranks; one that"):
+    with pytest.raises(KindError, match=r"lens has no entropy, kl, .* and target_ranks; one that"):
         LensDashboard(SimpleNamespace(**old))
 
 

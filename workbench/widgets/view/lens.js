@@ -241,11 +241,11 @@ function fillReadout(root, page, [row, column], labels, targets, target, locked)
     const [token, share] = [page.token(at, n), Math.exp(page.logprob(at, n))];
     const bar = element("i", {});
     bar.style.width = `${100 * share}%`;
-    return element("tr", {}, element("td", { class: "wb-guess" }, tokenText(shorten(page.word(token), 20)), ` ${marks(token)}`),
+    return element("tr", {}, wordCell(page.word(token), "", marks(token)),
       element("td", { class: "wb-share" }, bar), element("td", { class: "wb-number" }, `${percent(share)} %`));
   });
   root.replaceChildren(
-    element("p", { "data-testid": "looked-at" }, tokenText(shorten(page.prompt[column], 24), "wb-looking"),
+    element("p", { "data-testid": "looked-at" }, tokenText(shorten(page.prompt[column], 40), "wb-looking"),
       ` at ${page.positions[column]}, ${labels[row]}`, ...(locked ? [element("span", { class: "wb-lock" }, "locked")] : [])),
     element("table", { "data-testid": "guesses", "aria-label": "Most probable tokens" }, element("tbody", {}, ...guesses)),
     element("table", { class: "wb-followed", "data-testid": "followed", "aria-label": "Tokens that are followed" },
@@ -254,10 +254,16 @@ function fillReadout(root, page, [row, column], labels, targets, target, locked)
     element("p", { "data-testid": "spread" }, `entropy ${page.entropy[at].toFixed(2)} nats, KL from the final output ${page.kl[at].toFixed(2)} nats`));
 }
 
+// A token between words; a long one is cut off at the cell's end by the style sheet.
+function wordCell(word, before, after = "") {
+  const parts = [...(before ? [element("span", {}, `${before} `)] : []), tokenText(word), ...(after ? [element("span", {}, ` ${after}`)] : [])];
+  return element("td", { title: word }, element("div", { class: "wb-word" }, ...parts));
+}
+
 function followedRow(page, mark, name, token, rank, logprob) {
   if (token < 0) return element("tr", {}, element("td", { colspan: "3", class: "wb-soft" }, "★ no next token: the text ends here"));
   return element("tr", {},
-    element("td", { class: "wb-guess" }, `${mark} ${name} `, tokenText(shorten(page.word(token), 16))),
+    wordCell(page.word(token), `${mark} ${name}`),
     element("td", { class: "wb-number" }, `rank ${rank}`),
     element("td", { class: "wb-number" }, `${percent(Math.exp(logprob))} %`));
 }
