@@ -35,7 +35,9 @@ class Line:
 def everything(widget):
     """All that a view gets when it opens, its code left out."""
     state = widget.get_state()
-    return {name: value for name, value in state.items() if name not in ("_esm", "_css") and not name.startswith("_view")}
+    return {
+        name: value for name, value in state.items() if name not in ("_esm", "_css") and not name.startswith("_view")
+    }
 
 
 def in_json(traits):
@@ -78,3 +80,72 @@ def thumbs_of(traits):
     else:
         whole[:] = values.reshape(heads, side, side) ** 2
     return whole
+
+
+# The notebook's side of a view: traits with events, and a record of what would be sent to the kernel.
+PAGE = """
+async ({source, css}) => {
+  const module = await import(URL.createObjectURL(new Blob([source], {type: "text/javascript"})));
+  document.head.append(Object.assign(document.createElement("style"), {textContent: css}));
+  window.shown ??= [];
+  const view = (b) => new DataView(Uint8Array.from(atob(b), (c) => c.charCodeAt(0)).buffer);
+  const plain = (traits) => Object.fromEntries(Object.entries(traits).map(([n, v]) => [n, v?.base64 === undefined ? v : view(v.base64)]));
+  window.open_view = (traits, attach) => {
+    const values = plain(traits), events = {}, pending = {}, sent = [];
+    const fire = (names) => names.forEach((n) => [...(events["change:" + n] ?? [])].forEach((f) => f()));
+    const model = {
+      get: (name) => values[name],
+      set: (name, value) => {
+        if (JSON.stringify(values[name]) === JSON.stringify(value)) return;
+        pending[name] = values[name] = value;
+        fire([name]);
+      },
+      save_changes: () => { if (Object.keys(pending).length) sent.push({...pending}); for (const n in pending) delete pending[n]; },
+      on: (name, f) => (events[name] ??= new Set()).add(f),
+      off: (name, f) => events[name]?.delete(f),
+      send: (message) => sent.push(message),
+    };
+    const el = document.createElement("div");
+    el.id = "view" + shown.length;
+    if (attach) document.body.append(el);
+    const close = module.default.render({model, el});
+    shown.push({
+      el, sent, close,
+      listening: () => Object.values(events).reduce((n, s) => n + s.size, 0),
+      receive: (traits) => { Object.assign(values, plain(traits)); fire(Object.keys(traits)); },
+    });
+    return shown.length - 1;
+  };
+}
+"""
+
+
+class View:
+    """A dashboard's view on a page, and the widget behind it, with nothing of a notebook between them."""
+
+    def __init__(self, page, widget, attach=True):
+        self.page, self.widget, self.line = page, widget, Line(widget)
+        page.evaluate(PAGE, {"source": widget._esm, "css": widget._css})
+        self.number = page.evaluate(
+            "([traits, attach]) => open_view(traits, attach)", [in_json(everything(widget)), attach]
+        )
+        self.root = page.locator(f"#view{self.number}")
+        self._read = 0
+
+    def sent(self):
+        """What the view has told the kernel so far."""
+        return self.page.evaluate(f"shown[{self.number}].sent")
+
+    def pump(self):
+        """Lets the kernel hear what the view said since, and the view what the kernel answers."""
+        for said in self.sent()[self._read :]:
+            self._read += 1
+            self.widget.set_state(said)
+        self.answer()
+
+    def answer(self):
+        """Lets the view see what was set in Python."""
+        self.page.evaluate(f"(traits) => shown[{self.number}].receive(traits)", in_json(self.line.traits()))
+
+    def get(self, testid):
+        return self.root.get_by_test_id(testid)

@@ -2,15 +2,16 @@
 
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
+from bridge import View
 from offline import ARGUMENTS, HOW, asked_from
 
-import workbench.widgets
-
-FOLDER = Path(workbench.widgets.__file__).parent
+PAGE = (
+    "data:text/html,<!doctype html><html lang=en><meta name=color-scheme content='light dark'><title>t</title>"
+    "<body><main></main>"
+)
 IOI = "When| Mary| and| John| went| to| the| store|,| John| gave| a| drink| to".split("|")
 
 
@@ -55,52 +56,15 @@ def new_page(browser):
     assert errors == []
 
 
-# The notebook's side of a view: traits with events, and a record of what would be sent to the kernel.
-STAND_IN = """
-async ({source, css}) => {
-  const module = await import(URL.createObjectURL(new Blob([source], {type: "text/javascript"})));
-  document.head.append(Object.assign(document.createElement("style"), {textContent: css}));
-  window.shown = [];
-  window.open_view = ({traits, bytes, attach}) => {
-    const values = {...traits}, events = {}, pending = {}, sent = [];
-    const view = (b) => new DataView(Uint8Array.from(atob(b), (c) => c.charCodeAt(0)).buffer);
-    values._pattern = view(bytes);
-    const fire = (names) => names.forEach((n) => [...(events["change:" + n] ?? [])].forEach((f) => f()));
-    const model = {
-      get: (name) => values[name],
-      set: (name, value) => { pending[name] = values[name] = value; fire([name]); },
-      save_changes: () => { sent.push({...pending}); for (const n in pending) delete pending[n]; },
-      on: (name, f) => (events[name] ??= new Set()).add(f),
-      off: (name, f) => events[name]?.delete(f),
-      send: (message) => sent.push(message),
-    };
-    const el = document.createElement("div");
-    el.id = "view" + shown.length;
-    if (attach) document.body.append(el);
-    const close = module.default.render({model, el});
-    shown.push({
-      el, sent, close,
-      listening: () => Object.values(events).reduce((n, s) => n + s.size, 0),
-      receive: ({traits, bytes}) => {
-        Object.assign(values, traits, bytes ? {_pattern: view(bytes)} : {});
-        fire(Object.keys(traits).concat(bytes ? ["_pattern"] : []));
-      },
-    });
-  };
-}
-"""
-
-
 @pytest.fixture
-def stand_in(new_page):
-    """(**context options) -> a page with `open_view({traits, bytes, attach})` and the `shown` views."""
+def view(new_page):
+    """(widget, **context options) -> its view on a page of its own."""
 
-    def make(**options):
-        page = new_page(**options)
-        page.goto("data:text/html,<!doctype html><title>t</title><body>")
-        source, css = ((FOLDER / f"attention.{kind}").read_text() for kind in ("js", "css"))
-        page.evaluate(STAND_IN, {"source": source, "css": css})
-        return page
+    def make(widget, attach=True, page=None, **options):
+        if page is None:
+            page = new_page(**options)
+            page.goto(PAGE)
+        return View(page, widget, attach)
 
     return make
 

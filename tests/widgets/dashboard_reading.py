@@ -16,9 +16,9 @@ NASTY = [
 
 def sources(root):
     """What the readout lists: {position: (token, weight as written)}."""
-    rows = root.get_by_test_id("readout").locator("tr").all()
-    cells = [[cell.text_content() for cell in row.locator("td").all()] for row in rows]
-    return {int(position): (token, weight) for position, token, weight, _ in cells}
+    rows = root.get_by_test_id("readout").locator("tbody tr")
+    cells = rows.evaluate_all("rows => rows.map((row) => [...row.children].map((cell) => cell.textContent))")
+    return {int(position): (token, weight) for position, token, weight, *_ in cells}
 
 
 def looked_at(root):

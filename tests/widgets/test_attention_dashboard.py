@@ -487,7 +487,9 @@ def test_a_state_is_taken_back(model):
 def test_a_state_of_something_else_is_refused(model, weights):
     widget = AttentionDashboard(model, some_tokens(1))
     other = AttentionDashboard(smaller(), some_tokens(1))
-    with pytest.raises(InputError, match=r"the state is of a model of 1 layers x 1 heads .* this dashboard of a model of 3"):
+    with pytest.raises(
+        InputError, match=r"the state is of a model of 1 layers x 1 heads .* this dashboard of a model of 3"
+    ):
         widget.state = other.state
     with pytest.raises(InputError, match="the state is of"):
         AttentionDashboard(model, some_tokens(1), state=other.state)

@@ -130,7 +130,9 @@ class AttentionDashboard(Dashboard):
         Raises InputError for what does not exist or does not fit, TooLargeError for more than a page holds.
         """
         chosen = Chosen(positions, layers, heads, _checked_scores(scores))
-        self._open(OfModel(model, tokens, against, metric, attention_mask, chosen, _checked_names(names)), state, choices)
+        self._open(
+            OfModel(model, tokens, against, metric, attention_mask, chosen, _checked_names(names)), state, choices
+        )
 
     @classmethod
     def from_weights(

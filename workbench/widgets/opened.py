@@ -1,8 +1,8 @@
 """One text of an attention dashboard, opened: what is sent to the view, and when.
 
-    at once         tokens, thumbnails and scores of every head
-    for a head      its pattern, or two; what its columns are weighted by, when that is asked for
-    for a lock      the locked rows in float32, where patterns travel in 16 bits
+at once         tokens, thumbnails and scores of every head
+for a head      its pattern, or two; what its columns are weighted by, when that is asked for
+for a lock      the locked rows in float32, where patterns travel in 16 bits
 """
 
 from __future__ import annotations
@@ -78,7 +78,14 @@ class Opened:
         if self.given is not None:
             found = [self._of_given(kind) for kind in self.given.kinds]
         if self.second:
-            found.append({"name": "difference", "unit": "share", "chance": None, "values": _round(self.grid.scores["difference"])})
+            found.append(
+                {
+                    "name": "difference",
+                    "unit": "share",
+                    "chance": None,
+                    "values": _round(self.grid.scores["difference"]),
+                }
+            )
         return [*found, *([self.direct] if self.direct else [])]
 
     def _scored(self, kind: str, values: Sequence[float]) -> dict[str, Any]:
@@ -129,12 +136,17 @@ class Opened:
         self.check(layer, head)
         coded = [encode(run.head(layer, head)) for run in self.runs]
         parts = [{**coding.to_json(), "bytes": len(data)} for coding, data in coded]
-        return {"_pattern": b"".join(data for _, data in coded), "_shown": {"layer": layer, "head": head, "parts": parts}}
+        return {
+            "_pattern": b"".join(data for _, data in coded),
+            "_shown": {"layer": layer, "head": head, "parts": parts},
+        }
 
     def check(self, layer: int, head: int) -> None:
         if (layer, head) not in self._shown:
             self.first.head(layer, head)  # says what does not exist
-            raise InputError(f"layer {layer}, head {head} is not among the heads shown; choose layers= and heads= with it")
+            raise InputError(
+                f"layer {layer}, head {head} is not among the heads shown; choose layers= and heads= with it"
+            )
 
     def heads_of(self, layer: int) -> list[int]:
         """Those shown of a layer."""

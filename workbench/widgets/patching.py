@@ -100,7 +100,7 @@ class PatchingDashboard(Dashboard):
         self._texts_of = Texts(result, _checked_model(model))
         self._axes = sweep_axes.axes_of(result)
         sweep_bytes.check_size(result)
-        choices = {"cell": list(cell), "pair": pair, "show": show, "slice": slice, "selection": list(selection)}
+        choices: dict[str, Any] = {"cell": cell, "pair": pair, "show": show, "slice": slice, "selection": selection}
         choices = {name: self._check(name, given) for name, given in choices.items()}
         if state is not None:
             choices = self._read_state(state)
@@ -285,7 +285,7 @@ class PatchingDashboard(Dashboard):
         table = table.assign(value=shown.mean.flatten().numpy(), effect=shown.effect.flatten().numpy())
         if len(shown.values) < 2 or not sweep_bytes.has_intervals(shown):
             return table
-        low, high = shown.interval().flatten(1).numpy()
+        low, high = shown.interval().reshape(2, -1).numpy()
         return table.assign(low=low, high=high)
 
     def _shown(self) -> SweepResult:

@@ -135,9 +135,7 @@ class OfWeights(Patterns):
         heads, n = one_example(weights, self.example), self.n_positions
         if heads.shape[-2:] != (n, n):
             queries, keys = heads.shape[-2:]
-            raise InputError(
-                f"layer {layer} is over {queries} queries and {keys} keys, and {count(n, 'token')} came"
-            )
+            raise InputError(f"layer {layer} is over {queries} queries and {keys} keys, and {count(n, 'token')} came")
         return heads
 
     def causal(self, layer: int) -> bool:

@@ -26,8 +26,6 @@ class Run:
     """text: what was run, all of its examples;  cache: patterns, and what values are made of."""
 
     def __init__(self, model: HookedTransformer, text: Text) -> None:
-        if not isinstance(model, HookedTransformer):
-            raise KindError(f"a model that wb.load or HookedTransformer gives is wanted, not {type(model).__name__}")
         if not model.sites.select("pattern"):
             raise InputError("the model has no attention to show")
         values = [block.attn.value_site.name for block in model.blocks]
@@ -47,6 +45,12 @@ class Run:
     def patterns(self, example: int, positions: Sequence[int]) -> OfCache:
         tokens = self.tokens(example)
         return OfCache(self.cache, [tokens[position] for position in positions], example, positions)
+
+
+def checked_model(model: object) -> HookedTransformer:
+    if not isinstance(model, HookedTransformer):
+        raise KindError(f"a model that wb.load or HookedTransformer gives is wanted, not {type(model).__name__}")
+    return model
 
 
 class Sources:
@@ -124,4 +128,3 @@ class Sources:
 
     def _W_O(self, layer: int) -> Float[Tensor, "head d_value d_model"]:
         return self.run.model.blocks[layer].attn.W_O.float()
-

@@ -31,7 +31,11 @@ def attention_state(
         columns = [opened.columns(layer, head, quantity) for quantity in weighed]
         sent[f"{layer}.{head}"] = [_plain(opened.pattern(layer, head)), *map(_plain, columns)]
     left_out = len(opened.heads) - len(taken)
-    more = f"{len(taken)} of {len(opened.heads)} heads are in this file; layers= and heads= choose others." if left_out else ""
+    more = (
+        f"{len(taken)} of {len(opened.heads)} heads are in this file; layers= and heads= choose others."
+        if left_out
+        else ""
+    )
     first = _plain(opened.first_message())
     note = " ".join(filter(None, [opened.note, more]))
     chosen = {**traits, "layer": place[0], "head": place[1], "selection": [list(pair) for pair in traits["selection"]]}

@@ -20,7 +20,7 @@ from ..metrics import MetricLike
 from ..sweep.texts import read_one
 from .opened import Opened
 from .patterns import OfWeights, Patterns, check_index, one_example
-from .runs import Run, Sources
+from .runs import Run, Sources, checked_model
 
 MAX_TOKENS = 1024  # more would be more than a megabyte for each head
 MAX_HEADS = 2304  # more thumbnails than a page draws at once
@@ -50,7 +50,7 @@ class OfModel(Subject):
         named: tuple[str, str],
     ) -> None:
         self.metric, self.chosen, self.named = metric, chosen, named
-        self.run = Run(model, read_one(model, tokens, attention_mask))
+        self.run = Run(checked_model(model), read_one(model, tokens, attention_mask))
         self.second = None if against is None else self._second(model, tokens, against, attention_mask)
         self.n_examples = len(self.run.text.tokens)
         spec = hashlib.sha256(json.dumps(model.spec.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
@@ -127,7 +127,9 @@ class OfTensors(Subject):
 class Chosen:
     """What of it all is shown: positions, layers and heads; by default what a page can hold."""
 
-    def __init__(self, positions: Sequence[int] | None, layers: Sequence[int] | None, heads: Sequence[int] | None, scores: Any):
+    def __init__(
+        self, positions: Sequence[int] | None, layers: Sequence[int] | None, heads: Sequence[int] | None, scores: Any
+    ):
         self.positions, self.layers, self.heads, self.scores = positions, layers, heads, scores
 
     def positions_of(self, n: int) -> tuple[list[int], list[str]]:
@@ -164,7 +166,9 @@ class Chosen:
             )
         cut = shown[MAX_HEADS][0]  # the first layer that does not fit whole
         kept = [pair for pair in shown if pair[0] < max(1, cut)][:MAX_HEADS]
-        note = f"{len(kept)} of {len(shown)} heads are shown, layers 0 to {kept[-1][0]}; layers= and heads= choose others."
+        note = (
+            f"{len(kept)} of {len(shown)} heads are shown, layers 0 to {kept[-1][0]}; layers= and heads= choose others."
+        )
         return kept, [note]
 
 

@@ -6,7 +6,8 @@
 
 const TEXTED = 64; // positions up to which tokens are written into cells
 const WIDEST = 72; // px of a cell
-const LEAST = { texted: 40, plain: 4 }; // px of a cell, below which the map scrolls
+const LEAST = { texted: 36, plain: 4 }; // px of a cell, below which the map scrolls
+const SCROLLED = { texted: 48, plain: 4 }; // px of a cell then
 const CANVAS = 8192; // px of a canvas, whatever the cells
 const TALL = 620; // px that rows share
 const GUESSES = 12; // top tokens listed
@@ -33,9 +34,9 @@ function render({ model, el }) {
   }
 
   function redraw(colours) {
-    const narrow = view.root.clientWidth < NARROW;
+    const narrow = view.body.clientWidth < NARROW;
     view.root.classList.toggle("wb-narrow", narrow);
-    const room = view.root.clientWidth - EDGES - (narrow ? 0 : SIDE + BETWEEN);
+    const room = view.body.clientWidth - EDGES - (narrow ? 0 : SIDE + BETWEEN);
     drawLens(map, page, labels, show(), value, colours, room);
     showScale(view.scale, show(), mostOf(show(), value, page), rampOf(page, colours));
     most = Math.max(...["rank", "target_rank"].map((name) => mostOf(LENS_SHOWS[name], (at) => LENS_SHOWS[name].at(page, at, target()), page)));
@@ -135,17 +136,18 @@ function lensView(model, labels, targets, { pointed, chosen, escaped }) {
   const readout = element("div", { class: "wb-readout", "data-testid": "readout" });
   const chart = layerChart();
   const live = element("div", { class: "wb-live", "aria-live": "polite", "data-testid": "live" });
+  const body = element("div", { class: "wb-body" }, map.root, element("div", { class: "wb-side" }, readout, chart.root));
   const root = element("div", { class: "wb-view wb-lens" },
     element("div", { class: "wb-bar" }, example.root, show.root, target.root, element("span", { class: "wb-buttons" }, png, csv)),
     element("p", { class: "wb-note" }, model.get("_note") ?? ""),
     element("div", { class: "wb-bar" }, scale, star),
-    element("div", { class: "wb-body" }, map.root, element("div", { class: "wb-side" }, readout, chart.root)), live);
+    body, live);
   const settle = (from) => {
     example.show(from.get("example"));
     show.show(from.get("show"));
     target.show(from.get("target"));
   };
-  return { root, map, readout, chart, scale, live, png, csv, settle };
+  return { root, body, map, readout, chart, scale, live, png, csv, settle };
 }
 
 function showScale(scale, show, most, ramp) {
@@ -162,10 +164,15 @@ function showScale(scale, show, most, ramp) {
 const rampOf = (page, colours) => (page.columns <= TEXTED ? colours.pale : colours.weight);
 const mostOf = (show, value, page) => show.most(value, page.rows * page.columns);
 
+function cellWidth(columns, room, kind) {
+  const fitting = Math.floor(room / columns);
+  if (fitting >= LEAST[kind]) return Math.min(fitting, WIDEST);
+  return Math.max(1, Math.min(SCROLLED[kind], Math.floor(CANVAS / columns)));
+}
+
 function drawLens(map, page, labels, show, value, colours, room) {
   const texted = page.columns <= TEXTED;
-  const least = texted ? LEAST.texted : Math.min(LEAST.plain, Math.max(1, Math.floor(CANVAS / page.columns)));
-  const width = clamp(Math.floor(room / page.columns), least, WIDEST);
+  const width = cellWidth(page.columns, room, texted ? "texted" : "plain");
   const height = clamp(Math.floor(TALL / page.rows), texted ? 16 : 8, 22);
   const ramp = rampOf(page, colours);
   const most = mostOf(show, value, page);

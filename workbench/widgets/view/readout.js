@@ -29,7 +29,7 @@ function readout() {
         ...(other ? [element("td", { class: "wb-number" }, value(against)), element("td", { class: "wb-number" }, signed(weight - against, 4))] : []),
         element("td", { class: "wb-share", "aria-hidden": "true" }, share));
     });
-    const heading = other ? [element("thead", {}, element("tr", {}, ...["", "", names[0], names[1], "difference"].map((name, i) => element("th", { class: i > 1 ? "wb-number" : undefined, scope: "col" }, name)), element("td", {})))] : [];
+    const heading = other ? [element("thead", {}, element("tr", {}, ...["at", "token", names[0], names[1], "difference"].map((name, i) => element("th", { class: i === 1 ? undefined : "wb-number", scope: "col" }, name)), element("td", {})))] : [];
     const sum = rest.reduce((total, { weight }) => total + weight, 0);
     root.replaceChildren(
       element("p", {}, ...subject(tokens, positions, looking, second), said(looking.length, byKey, quantity),
