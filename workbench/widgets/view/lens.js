@@ -11,7 +11,7 @@ const SCROLLED = { texted: 48, plain: 4 }; // px of a cell then
 const CANVAS = 8192; // px of a canvas, whatever the cells
 const TALL = 620; // px that rows share
 const GUESSES = 12; // top tokens listed
-const [SIDE, BETWEEN, NARROW, EDGES] = [372, 28, 800, 96]; // px: the readout, the gap to it, where it goes below, labels
+const [SIDE, BETWEEN, NARROW, EDGES] = [344, 24, 760, 95]; // px: the readout, the gap to it, where it goes below, labels
 
 function render({ model, el }) {
   const labels = model.get("_labels");
@@ -258,7 +258,7 @@ function fillReadout(root, page, [row, column], labels, targets, target, locked)
     element("table", { class: "wb-followed", "data-testid": "followed", "aria-label": "Tokens that are followed" },
       element("colgroup", {}, element("col", {}), element("col", { class: "wb-number" }), element("col", { class: "wb-number" })),
       element("tbody", {}, ...followed.filter(([mark]) => mark === "★" || targets.length).map((entry) => followedRow(page, ...entry)))),
-    element("p", { "data-testid": "spread" }, `entropy ${page.entropy[at].toFixed(2)} nats, KL from the final output ${page.kl[at].toFixed(2)} nats`));
+    element("p", { "data-testid": "spread" }, `entropy ${page.entropy[at].toFixed(2)}, KL from the final output ${page.kl[at].toFixed(2)} nats`));
 }
 
 // A token between words; a long one is cut off at the cell's end by the style sheet.

@@ -3,7 +3,7 @@
 // chart.draw({lines: [{kind, name, values}], labels, row, ranked, most}): values are probabilities, or ranks on a log
 // scale with 0 at the top that ends at `most`; NaN leaves a gap. Kinds differ in colour and in stroke.
 
-const CHART = { width: 372, height: 150, left: 40, right: 14, top: 10, bottom: 22 };
+const CHART = { width: 344, height: 150, left: 40, right: 14, top: 10, bottom: 22 };
 
 function drawn(tag, attributes, ...children) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
