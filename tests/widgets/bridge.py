@@ -89,7 +89,8 @@ async ({source, css}) => {
   document.head.append(Object.assign(document.createElement("style"), {textContent: css}));
   window.shown ??= [];
   const view = (b) => new DataView(Uint8Array.from(atob(b), (c) => c.charCodeAt(0)).buffer);
-  const plain = (traits) => Object.fromEntries(Object.entries(traits).map(([n, v]) => [n, v?.base64 === undefined ? v : view(v.base64)]));
+  const read = (value) => value?.base64 === undefined ? value : view(value.base64);
+  const plain = (traits) => Object.fromEntries(Object.entries(traits).map(([name, value]) => [name, read(value)]));
   window.open_view = (traits, attach) => {
     const values = plain(traits), events = {}, pending = {}, sent = [];
     const fire = (names) => names.forEach((n) => [...(events["change:" + n] ?? [])].forEach((f) => f()));
@@ -100,7 +101,10 @@ async ({source, css}) => {
         pending[name] = values[name] = value;
         fire([name]);
       },
-      save_changes: () => { if (Object.keys(pending).length) sent.push({...pending}); for (const n in pending) delete pending[n]; },
+      save_changes: () => {
+        if (Object.keys(pending).length) sent.push({...pending});
+        for (const n in pending) delete pending[n];
+      },
       on: (name, f) => (events[name] ??= new Set()).add(f),
       off: (name, f) => events[name]?.delete(f),
       send: (message) => sent.push(message),

@@ -541,11 +541,11 @@ def test_other_things_that_are_refused(model, weights):
         AttentionDashboard.from_weights(["a"] * 4, weights, hed=1)
     with pytest.raises(TypeError, match="no argument 'agianst'"):
         AttentionDashboard(model, some_tokens(1), agianst=some_tokens(1))
-    with pytest.raises(KindError, match="a model that wb.load"):
+    with pytest.raises(KindError, match="a model that wb"):
         AttentionDashboard(torch.nn.Linear(2, 2), some_tokens(1))
     with pytest.raises(KindError, match="names are what the two runs are called"):
         AttentionDashboard(model, some_tokens(1), names="clean")
-    with pytest.raises(KindError, match="scores are those of wb.head_scores, not dict"):
+    with pytest.raises(KindError, match=r"scores are those of wb\.head_scores, not dict"):
         AttentionDashboard(model, some_tokens(1), scores={})
     with pytest.raises(KindError, match="positions= is a list of numbers"):
         AttentionDashboard(model, some_tokens(1), positions=["a"])

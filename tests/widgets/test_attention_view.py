@@ -209,7 +209,10 @@ def test_heads_sorted_filtered_and_scattered(view, causal, ioi):
     weights = causal(3, 2, 14)
     view = view(AttentionDashboard.from_weights(ioi, weights))
     view.get("score-select").select_option("previous_token")
-    scores = {(l, h): v for (l, h, _), v in zip(view.widget._heads, view.widget._scores[0]["values"], strict=True)}
+    scores = {
+        (layer, head): v
+        for (layer, head, _), v in zip(view.widget._heads, view.widget._scores[0]["values"], strict=True)
+    }
     wanted = sorted(scores, key=lambda pair: -scores[pair])
 
     def listed():

@@ -1,4 +1,4 @@
-"""The views' code as the browser gets it: files of `view/` put one behind the other, with no build step and no network."""
+"""The views' code as a browser gets it: files of `view/` put one behind the other. There is no build step."""
 
 from __future__ import annotations
 

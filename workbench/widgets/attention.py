@@ -345,8 +345,8 @@ class AttentionDashboard(Dashboard):
 
     def view(self, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> View:
         """A page with all thumbnails and the patterns of `layers` and `heads`. None: of all, or, where that would be
-        over 8 MB, of the head shown, those selected and those that score highest. Raises TooLargeError where those named
-        would be."""
+        over 8 MB, of the head shown, those selected and those that score highest. Raises TooLargeError where those
+        named would be."""
         chosen = {name: getattr(self, name) for name in CHOICES}
         sent = {"_names": self._names, "_examples": 1, **chosen}
         return View("Attention", SCRIPTS, STYLES, attention_state(self._opened, sent, layers, heads))

@@ -27,7 +27,7 @@ def to_state(identity: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str
 
 
 def of_state(state: object, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """The choices of a state. KindError for what is none, InputError for one of another model or with an unknown part."""
+    """The choices of a state. KindError for what is none, InputError for another model's or an unknown part."""
     if not isinstance(state, Mapping):
         raise KindError(f"a state is a dictionary, such as another dashboard's .state, not {type(state).__name__}")
     if not isinstance(of := state.get("of"), Mapping):

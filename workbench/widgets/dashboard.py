@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
 class Dashboard(anywidget.AnyWidget):
     """An ipywidget that can be shown without a kernel too."""
 
-    @abstractmethod
-    def view(self, **options: Any) -> View:
-        """All that a page needs to show it as it stands now."""
+    view: Callable[..., View]  # all that a page needs to show it as it stands now; what it takes, those below take
 
     @abstractmethod
     def figure(self) -> go.Figure:

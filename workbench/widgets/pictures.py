@@ -1,4 +1,4 @@
-"""A figure as a picture. plotly draws with a browser, by way of kaleido; where either is missing we say what to install."""
+"""A figure as a picture. plotly draws by kaleido and a browser; where one is missing, what to install is said."""
 
 from __future__ import annotations
 

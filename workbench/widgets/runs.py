@@ -1,4 +1,4 @@
-"""One run of a model, kept for looking at: its patterns, the values that heads move, and the metric they move it for."""
+"""One run of a model, kept for looking at: its patterns, the values that heads move, and what they move a metric by."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Sources:
     @property
     def label(self) -> str:
         """The metric in words, tokens made visible."""
-        names = [self._names(token) for token in self.metric.tokens]
+        names = [self._names(token) for token in self.metric.tokens or ()]
         return f"logit of {names[0]}" if len(names) == 1 else f"logit of {names[0]} less that of {names[1]}"
 
     def _names(self, token: TokenLike) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
 
 from ..errors import InputError, KindError, TooLargeError, count
@@ -69,14 +68,14 @@ class OfModel(Subject):
         for example, (ours, theirs) in enumerate(zip(*lengths, strict=True)):
             if ours != theirs:
                 raise InputError(
-                    f"text {example} has {count(ours, 'token')} and the one in against= {theirs}; two runs are laid side "
-                    "by side where they have as many"
+                    f"text {example} has {count(ours, 'token')} and the one in against= {theirs}; two runs are laid "
+                    "side by side where they have as many"
                 )
         shapes = [[block.attn.hook_z.sizes[2] for block in run.model.blocks] for run in (first, second)]
         if shapes[0] != shapes[1]:
             raise InputError(
-                f"the model has {len(shapes[0])} layers and the one in against= {len(shapes[1])}, or other heads; models "
-                "with the same heads are wanted"
+                f"the model has {len(shapes[0])} layers and the one in against= {len(shapes[1])}, or other heads; "
+                "models with the same heads are wanted"
             )
         return second
 

@@ -36,9 +36,9 @@ def check_size(result: SweepResult) -> None:
         )
 
 
-def all_fit(result: SweepResult, bytes_of_texts: int, most: int = AT_ONCE) -> bool:
+def all_fit(result: SweepResult, bytes_of_texts: int) -> bool:
     """Whether every pair's own values and texts can go along."""
-    return len(result.values) * (4 * result.mean.numel() + bytes_of_texts) <= most
+    return len(result.values) * (4 * result.mean.numel() + bytes_of_texts) <= AT_ONCE
 
 
 def has_intervals(result: SweepResult) -> bool:

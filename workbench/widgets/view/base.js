@@ -143,7 +143,7 @@ const css = ([r, g, b]) => `rgb(${r} ${g} ${b})`;
 // Black or white, whichever is read better on this colour (WCAG's relative luminance).
 function onTop(colour) {
   const [r, g, b] = colour.map((c) => (c / 255 <= 0.04045 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4));
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#17191c" : "#ffffff";
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.179 ? "#000000" : "#ffffff";
 }
 
 // How large a value looks, from 0 to 1, on a scale that ends at `most`.
