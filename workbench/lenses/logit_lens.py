@@ -7,6 +7,7 @@ is the model's own output.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 import torch
 from jaxtyping import Float, Int
@@ -23,6 +24,8 @@ from ..run import run_with_cache, stream_logits
 from .lens import Lens
 from .readings import Reading, joined, read
 
+Targets: TypeAlias = int | str | Sequence[int | str] | Int[Tensor, "*target"]
+
 LOGITS = 2**22  # of one matrix, a few of which are held at a time; beyond 32 MiB memory is taken anew for each
 
 
@@ -31,7 +34,7 @@ def logit_lens(
     model: HookedTransformer,
     tokens: TextLike,
     top_k: int = 10,
-    targets: int | str | Sequence[int | str] = (),
+    targets: Targets = (),
     hooks: Iterable[HookLike] = (),
     *,
     attention_mask: Tensor | None = None,
@@ -137,7 +140,7 @@ def _names(model: HookedTransformer, ids: list[int]) -> dict[int, str]:
     return {i: model.token_texts([i])[0] if i == -1 or known(i) else f"<{i}>" for i in {*ids, -1}}
 
 
-def _ids(model: HookedTransformer, targets: int | str | Sequence[int | str] | Tensor) -> list[int]:
+def _ids(model: HookedTransformer, targets: Targets) -> list[int]:
     """The tokens to follow, each once."""
     if isinstance(targets, Tensor):
         targets = targets.tolist()

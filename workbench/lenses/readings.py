@@ -47,7 +47,7 @@ def read(
     return Reading(
         tokens=best.indices,
         logprobs=best.values,
-        entropy=-_expected(logprobs, logprobs),
+        entropy=0.0 - _expected(logprobs, logprobs),  # no -0
         kl=kl.clamp(min=0),  # below 0 is rounding
         followed_logprobs=logprobs.gather(2, ids).masked_fill(none, torch.nan),
         followed_ranks=torch.stack(larger, 2).masked_fill(none, -1),
