@@ -139,7 +139,7 @@ def test_all_zero_is_drawn():
 
 def test_long_labels_have_room():
     longer = made([("embed", "embed", -1, -1), ("12_resid_post_edit", "edit", 12, -1)])
-    assert attribution(longer).layout.margin.l > attribution(components()).layout.margin.l
+    assert attribution(longer).layout.margin.l >= len("12_resid_post_edit") * 6.6 + 20  # 6.6 px a letter
     assert attribution(longer).layout.yaxis.ticktext[1] == "12_resid_post_edit"
 
 

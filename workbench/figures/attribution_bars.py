@@ -231,7 +231,7 @@ def _widen(fig: go.Figure, rows: Edge, columns: Edge, words: dict[str, Any]) -> 
             "anchor": "y9",
             "title": {"text": "other parts", "standoff": 8, "font": {"size": TEXT_SIZE}},
             "tickfont": {"size": LABEL_SIZE},
-            "nticks": 4,
+            "nticks": 6,
             "ticks": "",
             "showgrid": False,
             "zeroline": False,
