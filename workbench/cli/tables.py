@@ -13,12 +13,12 @@ _WIDE = 160
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns of numbers to the right, words to the left. Cells are text as it is, never markup."""
+    """Columns of numbers to the right, words to the left. Texts are as they are, never markup."""
     rows = [list(row) for row in rows]
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for index, column in enumerate(columns):
         numbers = all(isinstance(row[index], (int, float)) for row in rows)
-        table.add_column(column, justify="right" if numbers else "left", no_wrap=True)
+        table.add_column(Text(column), justify="right" if numbers else "left", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(_shown(cell)) for cell in row))
     console = Console(highlight=False)
