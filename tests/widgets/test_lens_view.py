@@ -424,6 +424,20 @@ def test_the_theme_is_followed(new_page, lens):
     assert brightness(page.evaluate(CELLS, [4, 5])[3][0]) < light - 300
 
 
+def test_a_theme_that_changes_while_nothing_is_shown_keeps_the_layout(new_page, lens):
+    page = open_views(new_page(), LensDashboard(lens))
+    before = page.get_by_test_id("lens-map").bounding_box()
+    page.evaluate("""async () => {
+      document.body.style.display = "none";
+      document.body.setAttribute("data-jp-theme-name", "other");
+      await Promise.resolve();
+      document.body.style.display = "";
+    }""")
+    page.wait_for_timeout(50)
+    assert page.get_by_test_id("lens-map").bounding_box() == before
+    assert "wb-narrow" not in page.locator(".wb-lens").get_attribute("class")
+
+
 def test_everything_that_can_be_reached_has_a_name(new_page, lens):
     page = open_views(new_page(), LensDashboard(lens))
     names = page.evaluate(

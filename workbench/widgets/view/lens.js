@@ -21,6 +21,7 @@ function render({ model, el }) {
   let page = readPage(model.get("_page"), labels.length);
   let cell = [labels.length - 1, page.columns - 1]; // last looked at, as [row, column]
   let opened = false;
+  let width = NARROW; // px of the page
   let most = 9; // the largest rank that a chart shows
 
   const show = () => LENS_SHOWS[model.get("show")];
@@ -34,9 +35,10 @@ function render({ model, el }) {
   }
 
   function redraw(colours) {
-    const narrow = view.body.clientWidth < NARROW;
+    width = view.body.clientWidth || width; // a notebook that changes its theme may show nothing for a moment
+    const narrow = width < NARROW;
     view.root.classList.toggle("wb-narrow", narrow);
-    const room = view.body.clientWidth - EDGES - (narrow ? 0 : SIDE + BETWEEN);
+    const room = width - EDGES - (narrow ? 0 : SIDE + BETWEEN);
     drawLens(map, page, labels, show(), value, colours, room);
     showScale(view.scale, show(), mostOf(show(), value, page), rampOf(page, colours));
     most = Math.max(...["rank", "target_rank"].map((name) => mostOf(LENS_SHOWS[name], (at) => LENS_SHOWS[name].at(page, at, target()), page)));
