@@ -32,8 +32,8 @@ class HeadScores:
 
     values: [kind, layer, head], NaN where a layer has no such head or the texts have no place for a kind.
     kinds:  their names;  units: "share" (of attention, 0 to 1) or "nats" of each.
-    chance: [kind] what uniform attention to all of the text so far scores in the same places. A layer with a sliding
-            window sees less, and its uniform attention would score otherwise.
+    chance: [kind] what uniform causal attention, to all of the text so far, scores in the same places. A layer with a
+            sliding window sees less, and its uniform attention would score otherwise.
 
     `scores["induction"]` is [layer, head].
     """
@@ -101,7 +101,7 @@ def head_scores(
     "entropy"          not a share but the mean entropy of the rows, in nats, each divided by its sum.
 
     A share is the sum over a query's places and the mean over all queries, of all texts, that have any place; it is
-    not renormalised. Padding is no token. The result says what chance is.
+    not renormalised. Padding is no token. The result says what uniform causal attention would score (`chance`).
 
     tokens:     text, texts or ids; None: 4 sequences of 50 different random tokens, each said twice (fewer in a short
                 context), drawn by `seed`, none of them special, after the BOS where the tokenizer's rule puts one.
