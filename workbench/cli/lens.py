@@ -30,7 +30,7 @@ def lens(
     target: Annotated[
         list[str] | None,
         typer.Option(
-            help="A token to follow, with its leading space; may be repeated. Without one, what the model says in the end."
+            help="A token to follow, with its leading space; may be repeated. Else what the model says in the end."
         ),
     ] = None,
     position: Annotated[int, typer.Option(help="The token after which the table reads; -1 is the last.")] = -1,
