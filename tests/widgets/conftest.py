@@ -41,7 +41,7 @@ def new_page(browser):
     def make(**options):
         context = browser.new_context(viewport={"width": 1100, "height": 800}, **options)
         contexts.append(context)
-        context.set_default_timeout(5000)
+        context.set_default_timeout(15_000)
         asked.append(asked_from(context))
         page = context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))

@@ -13,7 +13,7 @@ from words import word_tokenizer
 
 import workbench as wb
 from workbench.figures.tokens import visible
-from workbench.widgets import PatchingDashboard
+from workbench.widgets import PatchingDashboard, assets
 
 pytestmark = pytest.mark.browser
 
@@ -515,6 +515,16 @@ def test_two_views_do_not_disturb_each_other(opened):
     assert len(ids) == len(set(ids))
 
 
+def test_another_dashboards_styles_come_later(opened):
+    """They begin with the same base, which must not undo what this view has on top of it."""
+    view = opened(sweep(("layer", "head")))
+    names = ("patching-map", "readout", "strongest", "csv-button")
+    before = [view.get(name).bounding_box() for name in names]
+    view.page.add_style_tag(content=assets.style("base"))
+    assert [view.get(name).bounding_box() for name in names] == before
+    assert before[0]["y"] == pytest.approx(before[1]["y"], abs=8)  # side by side
+
+
 def test_closing_a_view_leaves_nothing(opened):
     view = opened(sweep(("layer", "head")))
     assert view.page.evaluate("shown[0].listening()") > 0
@@ -600,6 +610,7 @@ def test_the_file_takes_the_attention_along(filed, worded):
     page = filed(PatchingDashboard(patched(worded), worded, cell=[1, 3]))
     inside = page.frame_locator("iframe")
     inside.get_by_test_id("readout").wait_for()
+    assert page.locator(".wb-opened-title").text_content().startswith("Attention of pair 0, the clean text")
     assert page.get_by_test_id("looked-at").text_content().startswith("layer 1, position 3")
 
 

@@ -1,8 +1,12 @@
 """to_html, html_fragment and pages as a reader opens them: from a file, with the network off."""
 
+import json
+import re
+
 import pytest
 from dashboard_reading import NASTY, check_readout, looked_at, sources
 
+import workbench as wb
 from workbench.figures import attention
 from workbench.figures.html import Table, page
 from workbench.figures.tokens import visible
@@ -31,7 +35,7 @@ def opened(new_page, tmp_path):
 def test_the_file_shows_every_head_it_took_along(new_page, tmp_path, causal, ioi):
     weights = causal(30, 9, 14)
     path = AttentionDashboard.from_weights(ioi, weights, layer=5, head=1, query=4).to_html(tmp_path / "w.html")
-    assert path.stat().st_size < 250_000
+    assert path.stat().st_size < 350_000
     tab = new_page(offline=True)
     tab.goto(path.as_uri())
     check_readout(tab, ioi, weights[5, 1], 4)
@@ -46,16 +50,21 @@ def test_the_file_shows_every_head_it_took_along(new_page, tmp_path, causal, ioi
 def test_the_file_by_keyboard(opened, causal, ioi):
     weights = causal(3, 2, 14)
     tab = opened(AttentionDashboard.from_weights(ioi, weights).to_html())
-    tab.keyboard.press("Tab")
-    tab.keyboard.press("ArrowDown")  # a closed select takes the next layer
-    tab.keyboard.press("Tab")
-    tab.keyboard.press("ArrowDown")
-    tab.keyboard.press("Tab")
+    reached = []
+    for _ in range(30):
+        tab.keyboard.press("Tab")
+        at = tab.evaluate("document.activeElement.dataset.testid")
+        reached.append(at)
+        if at in ("layer-select", "head-select"):
+            tab.keyboard.press("ArrowDown")  # a closed select takes the next
+        if at == "token-strip":
+            break
     tab.keyboard.press("Home")
     tab.keyboard.press("ArrowRight")
     tab.keyboard.press("Enter")
     check_readout(tab, ioi, weights[1, 1], 1)
     assert "locked" in looked_at(tab)
+    assert {"direction-select", "scale-select", "hide-first", "renormalise", "score-select", "head-grid"} <= set(reached)
 
 
 def test_only_what_was_named_can_be_chosen(opened, causal, ioi):
@@ -64,6 +73,56 @@ def test_only_what_was_named_can_be_chosen(opened, causal, ioi):
     assert tab.get_by_test_id("layer-select").locator("option").all_text_contents() == ["2", "5"]
     tab.get_by_test_id("layer-select").select_option("5")
     check_readout(tab, ioi, weights[5, 3], 13)
+
+
+def test_a_long_text_takes_along_what_fits(opened, causal):
+    """All thumbnails, and in full the head shown, those locked and those that score highest."""
+    weights = causal(1, 8, 1024)
+    widget = AttentionDashboard.from_weights([f" t{i}" for i in range(1024)], weights, head=2, selection=[(0, 6)])
+    text = widget.to_html()
+    assert len(text) < 9_000_000
+    tab = opened(text)
+    assert tab.get_by_test_id("note").text_content().startswith("Of 8 heads 5 are in this file in full; layers= and heads=")
+    assert tab.get_by_test_id("head-grid").locator("[role=option]").count() == 8
+    tab.get_by_test_id("head-0-6").click()
+    tab.get_by_test_id("token-40").hover()
+    for position, (_, weight) in sources(tab).items():
+        assert float(weight) == pytest.approx(weights[0, 6, 40, position].item(), abs=8e-5)
+    inside = json.loads(re.search(r'type="application/json">(.*?)</script>', text).group(1))["sent"]
+    missing = next(head for head in range(8) if f"0.{head}" not in inside)
+    tab.get_by_test_id("head-select").select_option(f"{missing}")
+    assert tab.get_by_test_id("error").text_content().startswith(f"Layer 0, head {missing} could not be shown (it is not in")
+
+
+def test_weighed_columns_in_the_file(opened, smollm):
+    prompt = "When Mary and John went to the store, John gave a drink to"
+    widget = AttentionDashboard(smollm, prompt, metric=wb.logit_diff(" Mary", " John"), layer=23, head=3)
+    tab = opened(widget.to_html(layers=[22, 23]))
+    tab.get_by_test_id("view-select").select_option("contribution")
+    widget.quantity = "contribution"
+    row = widget.to_dataframe().query("query == 13").set_index("key")["contribution"]
+    for position, (_, value) in sources(tab).items():
+        assert float(value.replace("−", "-")) == pytest.approx(row[position], abs=6e-5)
+    tab.get_by_test_id("view-select").select_option("value_weighted")
+    assert "Value-weighted" in tab.get_by_test_id("readout").text_content()
+    tab.get_by_test_id("layer-select").select_option("22")
+    assert "Value-weighted" in tab.get_by_test_id("readout").text_content()
+    assert "logit difference" not in tab.get_by_test_id("readout").text_content()
+
+
+def test_what_a_notebook_keeps(opened, causal, ioi):
+    """The frame, and a picture for where scripts are not run."""
+    weights = causal(2, 2, 14)
+    kept = AttentionDashboard.from_weights(ioi, weights, layer=1, query=3).static()
+    bundle = kept._repr_mimebundle_()
+    assert bundle["text/plain"] == "AttentionDashboard of 4 heads and 14 positions"
+    assert bundle["image/png"][:8] == b"\x89PNG\r\n\x1a\n"
+    tab = opened(f"<!doctype html><title>t</title><body>{bundle['text/html']}")
+    check_readout(tab.frame_locator("iframe"), ioi, weights[1, 0], 3)
+    tab.evaluate("document.body.dataset.jpThemeLight = 'false'")  # a notebook that is dark on a light system
+    frame = tab.frame_locator("iframe")
+    frame.locator("body[data-jp-theme-light=false]").wait_for()
+    assert frame.locator(".wb-attention").evaluate("(root) => getComputedStyle(root).colorScheme") == "dark"
 
 
 def test_token_text_stays_text_in_the_file(opened, causal):

@@ -354,7 +354,8 @@ class AttentionDashboard(Dashboard):
     def figure(self) -> go.Figure:
         """The head shown, as it is shown: with columns hidden and weighed, of the first run."""
         title = f"Layer {self.layer}, head {self.head}"
-        return figures.attention(self._present(), self._opened.first.tokens, title)
+        quantity = "weight" if self.quantity == "attention" else self.quantity.replace("_", "-")
+        return figures.attention(self._present(), self._opened.first.tokens, title, quantity=quantity)
 
     def to_dataframe(self) -> pd.DataFrame:
         """The head shown, as it is shown: a row for each query (the locked ones, if any) and key."""

@@ -7,7 +7,7 @@ for a lock      the locked rows in float32, where patterns travel in 16 bits
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -105,16 +105,18 @@ class Opened:
         chance = round(float(self.given.chance[at]), 4)
         return {"name": kind, "unit": self.given.units[at], "chance": chance, "values": _round(values)}
 
-    def first_message(self) -> dict[str, Any]:
-        """The traits that a view needs to open."""
+    def first_message(self, heads: Collection[tuple[int, int]] | None = None) -> dict[str, Any]:
+        """The traits that a view needs to open; heads: these only."""
+        kept = [i for i, pair in enumerate(self.heads) if heads is None or pair in heads]
+        scores = [{**score, "values": [score["values"][i] for i in kept]} for score in self.scores()]
         return {
             "_tokens": [visible(token) for token in self.first.tokens],
             "_against": [visible(token) for token in self.second.tokens] if self.second else [],
             "_positions": self.positions,
-            "_heads": [[layer, head, self._kv_head(layer, head)] for layer, head in self.heads],
-            "_thumbs": self.grid.to_bytes(),
+            "_heads": [[layer, head, self._kv_head(layer, head)] for layer, head in map(self.heads.__getitem__, kept)],
+            "_thumbs": self.grid.to_bytes(kept),
             "_thumbs_of": {"side": self.grid.side, "half": self.grid.half},
-            "_scores": self.scores(),
+            "_scores": scores,
             "_quantities": self.quantities(),
             "_note": self.note,
         }

@@ -30,15 +30,13 @@ def attention_state(
     for layer, head in taken:  # layer by layer: a layer is computed once for all its heads
         columns = [opened.columns(layer, head, quantity) for quantity in weighed]
         sent[f"{layer}.{head}"] = [_plain(opened.pattern(layer, head)), *map(_plain, columns)]
-    left_out = len(opened.heads) - len(taken)
-    more = (
-        f"{len(taken)} of {len(opened.heads)} heads are in this file; layers= and heads= choose others."
-        if left_out
-        else ""
-    )
-    first = _plain(opened.first_message())
-    note = " ".join(filter(None, [opened.note, more]))
-    chosen = {**traits, "layer": place[0], "head": place[1], "selection": [list(pair) for pair in traits["selection"]]}
+    named = layers is not None or heads is not None
+    left_out = 0 if named else len(opened.heads) - len(taken)
+    more = f"Of {len(opened.heads)} heads {len(taken)} are in this file in full; layers= and heads= choose others."
+    selection = [list(pair) for pair in traits["selection"] if pair in taken or not named]
+    chosen = {**traits, "layer": place[0], "head": place[1], "selection": selection}
+    first = _plain(opened.first_message(taken if named else None))
+    note = " ".join(filter(None, [opened.note, more if left_out else ""]))
     return {"traits": {**first, **chosen, "_note": note, "_quantities": ["attention", *weighed]}, "sent": sent}
 
 

@@ -73,8 +73,11 @@ class Texts:
 
     def attention(self, pair: int, place: dict[str, int]) -> AttentionDashboard:
         """On the clean text of a pair, beside the corrupted one where there is one."""
-        clean, corrupted = (self._without_padding(name, pair) for name in ("clean", "corrupted"))
-        return AttentionDashboard(self.model, clean, against=corrupted, **place)  # type: ignore[arg-type]
+        assert self.model is not None
+        names = ("clean", "corrupted")
+        clean, corrupted = (self._without_padding(name, pair) for name in names)
+        assert clean is not None
+        return AttentionDashboard(self.model, clean, against=corrupted, names=names, **place)  # type: ignore[arg-type]
 
     def _without_padding(self, name: str, pair: int) -> Int[Tensor, " pos"] | None:
         ids = self.runs.get(name)

@@ -33,12 +33,13 @@ class Thumbnails:
     half: bool
     scores: dict[str, list[float]]
 
-    def to_bytes(self) -> bytes:
-        """Head by head, row by row; of causal patterns the half that can be non-zero."""
+    def to_bytes(self, heads: Sequence[int]) -> bytes:
+        """Of these, head by head, row by row; of causal patterns the half that can be non-zero."""
+        pixels = self.pixels[list(heads)]
         if not self.half:
-            return self.pixels.tobytes()
+            return pixels.tobytes()
         rows, columns = np.tril_indices(self.side)
-        return self.pixels[:, rows, columns].tobytes()
+        return pixels[:, rows, columns].tobytes()
 
 
 def side_of(n_tokens: int, n_heads: int) -> tuple[int, int]:

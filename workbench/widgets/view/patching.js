@@ -319,20 +319,25 @@ function sweepRows(data, pair, namedCell) {
 
 // ---- the attention of a cell -----------------------------------------------------------------------------
 
+function attentionHead() {
+  const title = element("p", { class: "wb-opened-title" });
+  return { root: element("div", { class: "wb-view wb-opened", hidden: "" }, title), title };
+}
+
+const attentionTitle = (about, opened) =>
+  `Attention of ${nounOf(about)} ${opened}${about.direction === "ablate" ? "" : ", the clean text beside the corrupted one"}`;
+
 // Another widget's view below this one, once there is one. It stands beside our root and not in it: it has its own styles.
 function nestedView(model, el) {
-  const title = element("p", { class: "wb-opened-title" });
+  const { root, title } = attentionHead();
   const holder = element("div", { "data-testid": "attention" });
-  const root = element("div", { class: "wb-view wb-opened", hidden: "" }, title);
   let [shown, close, ended] = ["", () => {}, false];
 
   async function open() {
     const ref = model.get("attention");
     if (!root.isConnected) el.append(root, holder);
     root.hidden = !ref;
-    const about = model.get("_sweep");
-    const against = about.direction === "ablate" ? "" : ", the clean text beside the corrupted one";
-    title.textContent = `Attention of ${nounOf(about)} ${model.get("_opened")}${against}`;
+    title.textContent = attentionTitle(model.get("_sweep"), model.get("_opened"));
     if (ref === shown) return;
     shown = ref;
     close();
@@ -367,7 +372,10 @@ export function standalone(el, { traits, bytes, attention }) {
   if (!attention) return;
   // A frame of ours: it holds a page whose tokens were escaped when it was written.
   const frame = new DOMParser().parseFromString(attention, "text/html").querySelector("iframe");
-  el.append(document.adoptNode(frame));
+  const { root, title } = attentionHead();
+  root.hidden = false;
+  title.textContent = attentionTitle(traits._sweep, traits._opened);
+  el.append(root, document.adoptNode(frame));
 }
 
 export default { render };

@@ -75,7 +75,7 @@ function boundOf(data, quantity) {
 
 // ---- words -----------------------------------------------------------------------------------------------
 
-const minus = (text) => text.replace("-", "−");
+const minus = (text) => text.replaceAll("-", "−");
 
 // A number in full: three decimals, or as many figures where it is small or very large.
 function written(value) {

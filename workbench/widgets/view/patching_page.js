@@ -114,10 +114,8 @@ function strongItem(data, at, pair, locked, pressed) {
 function chipsOf(about, selection, toggled) {
   const word = { head: "heads", kv_head: "kv heads", expert: "experts", d_mlp: "neurons" }[about.unit];
   if (!selection.length) return [`Selected ${word}: none. x or Ctrl+click adds one.`];
-  const chips = selection.map((unit) => {
-    const made = button(`selected-${unit.join("-")}`, `${unit.join(".")} ×`, () => toggled(unit), "Take out of the selection");
-    made.setAttribute("aria-label", `Take layer ${unit[0]}, ${about.unit} ${unit[1]} out of the selection`);
-    return made;
-  });
+  const title = ([layer, unit]) => `Take layer ${layer}, ${about.unit} ${unit} out of the selection`;
+  const chips = selection.map((unit) =>
+    button(`selected-${unit.join("-")}`, `${unit.join(".")} ×`, () => toggled(unit), title(unit)));
   return [`Selected ${word}: `, ...chips];
 }
