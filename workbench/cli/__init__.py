@@ -12,6 +12,7 @@ import typer
 
 from ..errors import WorkbenchError
 from .ablate import ablate
+from .attention import attention
 from .check_family import check_family
 from .demo import demo
 from .fetch import fetch
@@ -26,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, info, lens, generate, patch, ablate, fetch, check_family):
+for command in (demo, info, attention, lens, generate, patch, ablate, fetch, check_family):
     app.command(command.__name__.replace("_", "-"))(command)
 
 

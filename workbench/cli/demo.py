@@ -23,7 +23,7 @@ from ..loading import load
 from ..metrics import logit_diff
 from ..sweep import activation_patching
 from ..sweep_result import SweepResult
-from ..widgets import AttentionDashboard
+from ..widgets import AttentionDashboard, LensDashboard, PatchingDashboard
 from .tables import print_table
 
 MODEL = "smollm2-135m"
@@ -96,7 +96,16 @@ def write_report(
     """One HTML file with heat maps and attention, complete in itself."""
     top = max(found["layer_head"], key=lambda cell: cell["effect"])
     last = len(lens.str_tokens[0]) - 1
-    dashboard = AttentionDashboard(model, CLEAN, layer=top["layer"], head=top["head"], query=last)
+    dashboard = AttentionDashboard(
+        model,
+        CLEAN,
+        against=CORRUPTED,
+        metric=logit_diff(*ANSWERS),
+        names=("clean", "corrupted"),
+        layer=top["layer"],
+        head=top["head"],
+        query=last,
+    )
     runs = [[CLEAN, round(found["clean"], 2)], [CORRUPTED, round(found["corrupted"], 2)]]
     columns = ["layer", "head", "logit difference", "effect"]
     heads = [[c["layer"], c["head"], round(c["value"], 2), round(c["effect"], 3)] for c in found["layer_head"]]
@@ -114,23 +123,31 @@ def write_report(
             [
                 "Each cell is one run of the corrupted prompt in which the stream entering a layer, at one position, "
                 "is the clean run's. 0: nothing moved. 1: the answer is back.",
-                by_position.figure(),
+                PatchingDashboard(by_position),
             ],
         ),
         (
             "Which heads move it",
-            ["The same with the output of one head, at all positions.", by_head.figure(), Table(columns, heads)],
+            [
+                "The same with the output of one head, at all positions.",
+                PatchingDashboard(by_head),
+                Table(columns, heads),
+            ],
         ),
         (
             f"Where layer {top['layer']}, head {top['head']} looks",
-            ["The head with the largest effect, on the clean prompt; every other head can be chosen.", dashboard],
+            [
+                "The head with the largest effect, on both prompts and in what differs; every other head can be chosen. "
+                "Shown as a contribution: each position's part in the logit difference.",
+                dashboard,
+            ],
         ),
         (
             "What the stream says on the way",
             [
                 "The logit lens: the stream before each layer, through the final norm with its own statistics and the "
                 "unembedding.",
-                lens.figure(),
+                LensDashboard(lens, layer=lens.tokens.shape[1] - 1, pos=last),
             ],
         ),
     ]

@@ -18,6 +18,7 @@ from ..files import atomic_file, check_writable
 from ..hooked import HookedTransformer
 from ..lenses import Lens, logit_lens
 from ..loading import load
+from ..widgets import LensDashboard
 from .tables import print_table
 
 LETTERS = 24  # of a token in the terminal
@@ -117,15 +118,10 @@ def _plain(data: Any) -> Any:
 def report(lens: Lens, model: str, at: int) -> str:
     """One page with the lens, complete in itself."""
     columns, rows = table_of(lens, at)
-    ranks: list[tuple[str, list[Part]]] = [
-        (f"Where {visible(text)} stands", [lens.figure(show="target", target=number)])
-        for number, text in enumerate(lens.target_texts)
-    ]
     said = f"{model}: the stream before each layer, through the final norm with its own statistics and the unembedding."
     star = f"{STAR} is where the top token is what the text goes on with."
     sections: list[tuple[str, list[Part]]] = [
-        ("What the stream says on the way", [said, lens.figure(), star]),
-        *ranks,
+        ("What the stream says on the way", [said, LensDashboard(lens, pos=at), star]),
         (f"Layer by layer, {title_of(lens, at)}", [Table(columns, rows)]),
     ]
     return page("workbench lens", sections)

@@ -341,6 +341,25 @@ class AttentionDashboard(Dashboard):
         of_state(proposal.value, self._subject.identity)
         return proposal.value
 
+    # What it knows, to read.
+
+    @property
+    def tokens(self) -> list[str]:
+        """The texts of the positions shown."""
+        return list(self._opened.first.tokens)
+
+    @property
+    def scores(self) -> pd.DataFrame:
+        """What heads are marked by: kind, layer, head, score, chance (NaN where there is none)."""
+        import pandas as pd
+
+        pairs = self._opened.heads
+        tables = [
+            pd.DataFrame(pairs, columns=["layer", "head"]).assign(score=score["values"], chance=score["chance"])
+            for score in self._scores
+        ]
+        return pd.concat(tables, keys=[score["name"] for score in self._scores], names=["kind"]).reset_index("kind")
+
     # Without a kernel.
 
     def view(self, *, layers: Sequence[int] | None = None, heads: Sequence[int] | None = None) -> View:
