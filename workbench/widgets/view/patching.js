@@ -335,7 +335,7 @@ function nestedView(model, el) {
 
   async function open() {
     const ref = model.get("attention");
-    if (!root.isConnected) el.append(root, holder);
+    if (ref && !root.isConnected) el.append(root, holder);
     root.hidden = !ref;
     title.textContent = attentionTitle(model.get("_sweep"), model.get("_opened"));
     if (ref === shown) return;
