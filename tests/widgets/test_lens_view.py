@@ -173,7 +173,7 @@ def test_what_is_right_is_said_aloud(new_page, lens):
     page.get_by_test_id("lens-map").focus()
     page.keyboard.press("ArrowLeft")
     assert lens.right[0, 1, 0]
-    assert page.get_by_test_id("live").text_content().endswith("as the text goes on, rank of the next token rank 0")
+    assert page.get_by_test_id("live").text_content().endswith("as the text goes on, rank of the next token: 0")
 
 
 def test_the_kernel_chooses_too(new_page, lens):
@@ -266,7 +266,7 @@ def test_the_scale_says_its_ends(new_page, lens):
     scale = page.get_by_test_id("scale")
     assert scale.text_content() == "0 %100 %"
     page.evaluate("shown[0].receive({show: 'rank'})")
-    assert scale.text_content() == f"rank {max(9, lens.next_ranks[0].max().item())}rank 0"
+    assert scale.text_content() == f"{max(9, lens.next_ranks[0].max().item())}0"
     page.evaluate("shown[0].receive({show: 'entropy'})")
     assert scale.text_content() == f"0.00 nats{lens.entropy[0].max().item():.2f} nats"
     assert "the strongest" in scale.get_attribute("aria-label")

@@ -22,7 +22,8 @@ from .lens_packing import LIMIT, as_json, pages
 if TYPE_CHECKING:
     import pandas as pd
 
-SCRIPTS, STYLES = ("base", "matrix", "map", "lens_page", "lens_chart", "lens"), ("base", "lens")
+SCRIPTS = ("base", "matrix", "map", "lens_page", "lens_map", "lens_readout", "lens_chart", "lens")
+STYLES = ("base", "lens")
 SHOWS = ("prob", "rank", "entropy", "kl", "target_prob", "target_rank")
 CHOICES = ("example", "show", "target", "layer", "pos")
 

@@ -39,7 +39,7 @@ const divergence = { ...nats, share: (value, most) => Math.log1p(value) / Math.l
 const rank = {
   most: (at, places) => Math.max(9, largest(at, places)),
   share: (value, most) => 1 - Math.log1p(value) / Math.log1p(most),
-  written: (value) => `rank ${value}`,
+  written: (value) => `${value}`,
 };
 const LENS_SHOWS = {
   prob: { ...probability, name: "probability of the top token", at: (page, place) => Math.exp(page.logprob(place)) },
