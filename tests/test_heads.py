@@ -181,6 +181,21 @@ def test_padding_never_counts_whatever_stands_there():
         assert torch.equal(clean, wild)
 
 
+@pytest.mark.parametrize("n_rows", [1, 2, 3, 7])
+def test_scores_are_sums_over_rows(n_rows):
+    """A few rows at a time, whose keys end with the last of them."""
+    mask = torch.tensor(MASKS["left"]).bool()
+    pattern = torch.rand(2, 3, 7, 7, generator=torch.Generator().manual_seed(0)).tril()
+    scorer = Scorer(FEW, mask)
+    parts = [
+        scorer.of_rows(pattern[:, :, start : start + n_rows, : start + n_rows], start) for start in range(0, 7, n_rows)
+    ]
+    assert torch.allclose(sum(parts), scorer.of(pattern), atol=1e-6)
+    assert torch.equal(Scorer(FEW, mask, ALL).of_rows(pattern, 0), Scorer(FEW, mask, ALL).of(pattern))
+    with pytest.raises(errors.InputError, match="'entropy' is scored from all rows at once, and 2 came"):
+        Scorer(FEW, mask, ALL).of_rows(pattern[:, :, :2], 0)
+
+
 def test_only_the_places_are_looked_at():
     """34 GB, if anything of the pattern's size were made."""
     pattern = torch.full((1, 1, 1, 1), 0.5).expand(1, 512, 4096, 4096)
@@ -335,9 +350,10 @@ def test_hooks_and_views_are_scored_as_they_run():
 
 def test_a_view_that_also_edits_behind_the_last_block():
     """What comes after all attention is not run, and is no error."""
-    model = powered(plain_spec())
-    view = model.with_hooks([("ln_final.normalized", lambda value, at: value * 0)])
+    model, called = powered(plain_spec()), []
+    view = model.with_hooks([("ln_final.normalized", lambda value, at: called.append(at.name))])
     assert torch.equal(wb.head_scores(view, tokens=FEW).values, wb.head_scores(model, tokens=FEW).values)
+    assert not called
 
 
 def test_one_run_and_one_pattern_at_a_time(monkeypatch):

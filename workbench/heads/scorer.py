@@ -61,9 +61,11 @@ class Scorer:
 
     @torch.no_grad()
     def of_rows(self, rows: Float[Tensor, "batch head row key"], start: int) -> Float[Tensor, "kind head"]:
-        """What some rows, from `start` on, add to the scores: a large pattern is scored a few rows at a time. Their keys
-        may end with the last row. A mean entropy is no sum over rows: that kind wants all rows at once."""
-        if start == 0 and rows.shape[2:] == 2 * self._shape[1:]:
+        """What some rows, from `start` on, add to the scores, so that a large pattern is scored a few rows at a time.
+        Their keys may end with the last row. A mean entropy is no sum over rows: that kind wants all of them at once.
+        """
+        pos = self._shape[1]
+        if start == 0 and rows.shape[2:] == (pos, pos):
             return self.of(rows)
         whole = [kind for kind, m in zip(self.kinds, self._measures, strict=True) if not isinstance(m, Places)]
         if whole:
