@@ -32,6 +32,7 @@ bench: $(VENV)/bench.ready
 	$(BIN)/python benchmarks/generation.py
 	$(BIN)/python benchmarks/families.py
 	$(BIN)/python benchmarks/patching.py
+	$(BIN)/python benchmarks/dashboards.py
 
 $(VENV)/bin/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is wanted; name one with make PYTHON=..."; exit 1; }
