@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from . import figures
     from .widgets import AttentionDashboard, LensDashboard, PatchingDashboard
 
-__version__ = "0.4.0"
+__version__ = "0.5.0"
 
 __all__ = [
     "ActivationCache",
