@@ -116,7 +116,10 @@ def test_what_the_runs_are_called(opened, direction):
         assert said["untouched run"] == plain(r.clean.mean())
         assert "clean run" not in said
         assert "The effect is the change of the metric" in view.get("readout").text_content()
+        view.get("pair-next").click()
+        assert numbers(view)["effect"] == sign(r.effect_each[0, 1, 1])
         assert view.get("pair-select").locator("option").first.text_content() == "all 4 texts"
+        assert view.get("live").text_content() == "text 0"
     else:
         assert said["clean run"] == plain(r.clean.mean())
         assert "0: as the clean run, 1: as the corrupted run" in view.get("readout").text_content()
@@ -487,6 +490,14 @@ def test_the_attention_of_a_locked_cell_stands_below(opened, worded):
     view.page.evaluate(f"shown[{view.number}].close()")
     assert view.page.evaluate("nested") == [f"model {one}", f"removed {one}", f"model {two}", f"removed {two}"]
     assert view.root.locator("*").count() == 0
+
+
+def test_a_host_that_nests_no_widgets(opened, worded):
+    view = opened(patched(worded), model=worded)
+    click(view, 1, 3, 3, 4)
+    view.pump()
+    problem = view.root.locator(".wb-opened .wb-error")
+    problem.filter(has_text="It cannot be shown here").wait_for()
 
 
 def test_attention_that_cannot_be_had_is_said(opened, worded):

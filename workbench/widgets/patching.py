@@ -14,7 +14,7 @@ from ipywidgets import Widget, widget_serialization
 from traitlets import validate
 
 from .. import figures
-from ..errors import InputError, KindError, TooLargeError, count, nearest
+from ..errors import KindError, TooLargeError, count
 from ..figures.patching_map import DONE, SITES
 from ..hooked import HookedTransformer
 from ..keywords import checked_keywords
@@ -23,14 +23,17 @@ from . import assets, sweep_axes, sweep_bytes
 from .attention import AttentionDashboard
 from .dashboard import Dashboard
 from .export import View
+from .sweep_choices import CHOICES, SweepChoices, example_of
 from .sweep_texts import Texts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCRIPTS, STYLES = ("base", "matrix", "map", "patching_data", "patching_page", "patching"), ("base", "patching")
-SHOWS = ("effect", "value")
-CHOICES = ("cell", "pair", "show", "slice", "selection")
+SCRIPTS = (
+    *("base", "matrix", "map"),
+    *("patching_data", "patching_cells", "patching_page", "patching_attention", "patching"),
+)
+STYLES = ("base", "patching")
 LIMIT = 8_000_000  # bytes of base64 in one file
 
 
@@ -100,13 +103,14 @@ class PatchingDashboard(Dashboard):
         self._texts_of = Texts(result, _checked_model(model))
         self._axes = sweep_axes.axes_of(result)
         sweep_bytes.check_size(result)
-        choices: dict[str, Any] = {"cell": cell, "pair": pair, "show": show, "slice": slice, "selection": selection}
-        choices = {name: self._check(name, given) for name, given in choices.items()}
+        self._choices = SweepChoices(result, self._axes)
+        given = {"cell": cell, "pair": pair, "show": show, "slice": slice, "selection": selection}
+        choices = {name: self._choices.check(name, choice) for name, choice in given.items()}
         if state is not None:
-            choices = self._read_state(state)
+            choices = self._choices.of_state(state)
         super().__init__(
             **choices,
-            state=self._as_state(choices),
+            state=self._choices.to_state(choices),
             _sweep=self._described(),
             _means=sweep_bytes.means(result, self._axes),
             _runs=sweep_bytes.runs(result),
@@ -143,49 +147,14 @@ class PatchingDashboard(Dashboard):
 
     @validate(*CHOICES)
     def _existing(self, proposal: Any) -> Any:
-        return self._check(proposal.trait.name, proposal.value)
-
-    def _check(self, name: str, given: Any) -> Any:
-        """The choice as it is kept. Raises KindError or InputError where it is not there to be made."""
-        result = self._result
-        if name == "cell":
-            return sweep_axes.cell_of(result, given)
-        if name == "pair":
-            return sweep_axes.example_of(result, given)
-        if name == "slice":
-            return sweep_axes.sheet_of(result, self._axes, given)
-        if name == "selection":
-            return sweep_axes.selection_of(result, given)
-        if not isinstance(given, str) or given not in SHOWS:
-            raise InputError(f"show is {given!r}; {nearest(str(given), SHOWS)}")
-        return given
-
-    @property
-    def _of(self) -> dict[str, Any]:
-        """What a state is of."""
-        result = self._result
-        shape = {axis: len(result.places[axis]) for axis in result.axes}
-        return {"site": result.site, "direction": result.direction, "shape": shape, "pairs": len(result.values)}
-
-    def _read_state(self, state: Any) -> dict[str, Any]:
-        """The choices in a state. KindError for what is none, InputError for that of another sweep."""
-        wanted = {"of", *CHOICES}
-        if not isinstance(state, dict) or set(state) != wanted:
-            came = sorted(map(str, state)) if isinstance(state, dict) else type(state).__name__
-            raise KindError(f"state is {came}; that of a PatchingDashboard is wanted, with {', '.join(sorted(wanted))}")
-        if state["of"] != self._of:
-            raise InputError(f"state is of another sweep: {state['of']}, and this one is {self._of}")
-        return {name: self._check(name, state[name]) for name in CHOICES}
+        return self._choices.check(proposal.trait.name, proposal.value)
 
     @validate("state")
     def _readable(self, proposal: Any) -> Any:
-        return self._as_state(self._read_state(proposal.value))
-
-    def _as_state(self, choices: dict[str, Any]) -> dict[str, Any]:
-        return {"of": self._of, **choices, "selection": [list(pair) for pair in choices["selection"]]}
+        return self._choices.to_state(self._choices.of_state(proposal.value))
 
     def _remember(self, _: Any) -> None:
-        self.state = self._as_state({name: getattr(self, name) for name in CHOICES})
+        self.state = self._choices.to_state({name: getattr(self, name) for name in CHOICES})
 
     def _recall(self, _: Any) -> None:
         with self.hold_trait_notifications():
@@ -266,7 +235,7 @@ class PatchingDashboard(Dashboard):
             return list(range(n)) if n * of_one <= room else [self.pair] if self.pair >= 0 else []
         if isinstance(pairs, str) or not isinstance(pairs, Sequence):
             raise KindError(f"pairs is {pairs!r}; a list of whole numbers is wanted")
-        taken = sorted({sweep_axes.example_of(self._result, pair) for pair in pairs} - {-1})
+        taken = sorted({example_of(self._result, pair) for pair in pairs} - {-1})
         if len(taken) * of_one > room:
             raise TooLargeError(f"{count(len(taken), 'pair')} make a file of more than 8 MB: pass fewer pairs=")
         return taken

@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import index as as_int
 from typing import Any
 
-from ..errors import InputError, KindError, nearest
+from ..errors import InputError
 from ..figures.patching_map import ACROSS, TOKENS, WORDS
 from ..figures.tokens import visible
 from ..recompute.changes import UNITS
-from ..sweep.grid import pairs_of
 from ..sweep_result import SweepResult
-
-Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -83,10 +79,11 @@ def _axis(result: SweepResult, name: str) -> Axis:
     if not name:
         return Axis("", (0,), ("",), -1)
     names = tuple(visible(label) if name in TOKENS else label for label in result.labels[name])
-    return Axis(name, _numbers(result, name), names, result.axes.index(name))
+    return Axis(name, numbers_of(result, name), names, result.axes.index(name))
 
 
-def _numbers(result: SweepResult, axis: str) -> tuple[int, ...]:
+def numbers_of(result: SweepResult, axis: str) -> tuple[int, ...]:
+    """The number of each place, by which cells go."""
     places = result.places[axis]
     return tuple(place if isinstance(place, int) else index for index, place in enumerate(places))
 
@@ -111,76 +108,11 @@ def one_sheet(result: SweepResult, axis: Axis, place: int) -> SweepResult:
     )
 
 
-def cell_of(result: SweepResult, given: object) -> list[int]:
-    """A cell that somebody names, by numbers or names of its places; [] is none. KindError or InputError."""
-    form = "[" + ", ".join(result.axes) + "]"
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise KindError(f"a cell is a list {form}, not {type(given).__name__}")
-    if not given:
-        return []
-    if len(given) != len(result.axes):
-        wanted = f"{form} is wanted" if result.axes else "this sweep is one cell, which is not chosen"
-        raise InputError(f"{list(given)!r} names no cell: {wanted}")
-    return [_place(result, axis, place) for axis, place in zip(result.axes, given, strict=True)]
-
-
-def _place(result: SweepResult, axis: str, given: object) -> int:
-    numbers = _numbers(result, axis)
-    if isinstance(given, str):
-        names = [place for place in result.places[axis] if isinstance(place, str)]
-        if given not in names:
-            raise InputError(f"there is no {axis} {given!r}; {nearest(given, names or map(str, numbers))}")
-        return names.index(given)
-    number = _whole(given, f"a cell's {axis}")
-    if number not in numbers:
-        raise InputError(f"there is no {axis} {number} in this sweep; {nearest(str(number), map(str, numbers))}")
-    return number
-
-
 def index_of(result: SweepResult, cell: Sequence[int]) -> tuple[int, ...]:
     """Where a cell lies in the result's tensors."""
-    return tuple(_numbers(result, axis).index(place) for axis, place in zip(result.axes, cell, strict=True))
+    return tuple(numbers_of(result, axis).index(place) for axis, place in zip(result.axes, cell, strict=True))
 
 
 def unit_of(result: SweepResult) -> str | None:
     """The axis of heads (or neurons, or experts) of a sweep from which (layer, head) pairs can be selected."""
     return next((axis for axis in UNITS if axis in result.axes), None) if "layer" in result.axes else None
-
-
-def selection_of(result: SweepResult, given: object) -> list[Pair]:
-    """(layer, head) pairs, each once, in the order given. KindError or InputError."""
-    pairs = list(dict.fromkeys(pairs_of(given, "a selection")))
-    unit = unit_of(result)
-    if pairs and unit is None:
-        raise InputError(f"this sweep has no (layer, head) to select: its axes are {', '.join(result.axes) or 'none'}")
-    for layer, head in pairs:
-        _place(result, "layer", layer)
-        _place(result, str(unit), head)
-    return pairs
-
-
-def example_of(result: SweepResult, given: object) -> int:
-    """The number of a pair, or -1 for all."""
-    pair, n = _whole(given, "a pair"), len(result.values)
-    if not -1 <= pair < n:
-        raise InputError(f"there is no pair {pair}: pairs go from 0 to {n - 1}, and -1 is all of them")
-    return pair
-
-
-def sheet_of(result: SweepResult, axes: Axes, given: object) -> int:
-    """The number of a place on the third axis, or -1 for the strongest along it."""
-    number = _whole(given, "a slice")
-    if number == -1:
-        return number
-    if axes.sheets.at < 0:
-        raise InputError(f"this sweep has no third axis, and its slice is -1; {number} came")
-    return _place(result, axes.sheets.name, number)
-
-
-def _whole(given: Any, what: str) -> int:
-    try:
-        if isinstance(given, bool):
-            raise TypeError
-        return as_int(given)
-    except TypeError:
-        raise KindError(f"{what} is a whole number; {given!r} came") from None
