@@ -132,11 +132,13 @@ function lensView(model, labels, targets, { pointed, chosen, escaped }) {
   const chart = layerChart();
   const live = element("div", { class: "wb-live", "aria-live": "polite", "data-testid": "live" });
   const body = element("div", { class: "wb-body" }, map.root, element("div", { class: "wb-side" }, readout, chart.root));
-  const root = element("div", { class: "wb-view wb-lens", "data-lm-suppress-shortcuts": "true" }, // a notebook leaves its keys to us
+  const root = element("div", { class: "wb-view wb-lens" },
     element("div", { class: "wb-bar" }, example.root, show.root, target.root, element("span", { class: "wb-buttons" }, png, csv)),
     element("p", { class: "wb-note" }, model.get("_note") ?? ""),
     element("div", { class: "wb-bar" }, scale, star),
     body, live);
+  // JupyterLab takes the letters of its commands from what has the focus, unless that itself says so.
+  for (const reached of root.querySelectorAll("select, button")) reached.setAttribute("data-lm-suppress-shortcuts", "true");
   const settle = (from) => {
     example.show(from.get("example"));
     show.show(from.get("show"));
