@@ -196,7 +196,10 @@ function render({ model, el }) {
     error.textContent = broken ? `Layer ${failed.layer}, head ${failed.head} could not be shown (${failed.why}). Still shown: layer ${of.layer}, head ${of.head}.` : "";
     root.setAttribute("aria-busy", !broken && !there());
     const titles = heads.length > 1 ? [...get("_names"), "difference"] : [""];
-    maps.forEach((map, i) => map.canvas.setAttribute("aria-label", `Attention pattern of layer ${of.layer}, head ${of.head}${titles[i] ? `, ${titles[i]}` : ""}`));
+    maps.forEach((map, i) => {
+      if (used(map, i)) map.canvas.setAttribute("aria-label", `Attention pattern of layer ${of.layer}, head ${of.head}${titles[i] ? `, ${titles[i]}` : ""}`);
+      else map.canvas.removeAttribute("aria-label");
+    });
     grid.mark();
   }
 
