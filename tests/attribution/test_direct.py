@@ -378,6 +378,18 @@ def test_a_patched_stream_replaces_what_was_written_before_it(model):
     assert parts.layers[edit] == 2
 
 
+def test_every_stream_that_is_edited_has_a_part(model):
+    tokens = some_tokens()
+    hooks = [("resid_pre", lambda value, at: 0.5 * value), ("resid_post", disturbed)]
+    parts = wb.direct_logit_attribution(model, tokens, METRIC, hooks=hooks)
+    edits = [label for label, kind in zip(parts.labels, parts.kinds, strict=True) if kind == "edit"]
+    assert edits == [f"{layer}_{site}_edit" for layer in range(3) for site in ("resid_pre", "resid_post")]
+    before = parts.values[:, : parts.labels.index("1_resid_pre_edit")].sum(1)
+    assert torch.allclose(named(parts)["1_resid_pre_edit"], -before / 2, atol=1e-5)
+    assert close(parts.total, METRIC(model.run_with_hooks(tokens, hooks)), 1e-5)
+    assert sums(parts)
+
+
 def test_an_ablated_write_by_head_is_what_heads_made_and_what_took_it_away(model):
     tokens, silent = some_tokens(), [wb.zero("attn_out", layers=1)]
     whole = named(wb.direct_logit_attribution(model, tokens, METRIC, hooks=silent))

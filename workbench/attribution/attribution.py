@@ -72,10 +72,11 @@ class Attribution:
 
     @checked_keywords
     def top(self, n: int = 10, kind: str | None = None) -> pd.DataFrame:
-        """The n parts that add or take away most, by their mean over examples; kind: only of this kind.
+        """The n parts that add or take away most, by their mean over examples; kind: only of this kind. To ablate the
+        strongest heads:
 
-        heads = list(parts.top(5, kind="head")[["layer", "head"]].itertuples(index=False))
-        wb.ablate(model, tokens, metric, selection=heads)
+            heads = list(parts.top(5, kind="head")[["layer", "head"]].itertuples(index=False))
+            wb.ablate(model, tokens, metric, selection=heads)
         """
         if isinstance(n, bool) or not isinstance(n, int) or n < 1:
             raise InputError(f"n is {n!r}; a whole number from 1 on is wanted")
