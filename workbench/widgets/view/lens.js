@@ -49,25 +49,26 @@ function render({ model, el }) {
   }
 
   function pointed(to, byKey) {
-    if (to && byKey && locked()) chosen(to, null, true);
-    else if (to && !locked() && (to[0] !== cell[0] || to[1] !== cell[1])) {
+    if (to && byKey && locked()) lockAt(to);
+    else if (to && (to[0] !== cell[0] || to[1] !== cell[1])) {
       cell = to;
       refresh();
     } else map.point(cell);
     if (byKey) announce();
   }
 
-  function chosen([row, column], event, moved = false) {
-    const same = locked() && row === cell[0] && column === cell[1];
-    cell = [row, column];
-    if (same && !moved) choose(model, { layer: -1, pos: -1 });
-    else choose(model, { layer: row, pos: page.positions[column] });
-    if (event) announce();
+  const lockAt = ([row, column]) => choose(model, { layer: row, pos: page.positions[column] });
+  const unlock = () => choose(model, { layer: -1, pos: -1 });
+
+  function chosen(to) {
+    if (locked() && to[0] === cell[0] && to[1] === cell[1]) unlock();
+    else lockAt(to);
+    announce();
   }
 
   function escaped() {
     if (!locked()) return;
-    choose(model, { layer: -1, pos: -1 });
+    unlock();
     announce();
   }
 
