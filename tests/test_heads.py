@@ -15,6 +15,10 @@ from words import WORDS, word_tokenizer
 
 import workbench as wb
 from workbench.heads import DEFAULT_KINDS, KINDS, Scorer
+from workbench.model.attention import AttentionSpec
+from workbench.model.block import PreNorm
+from workbench.model.mlp import MLPSpec
+from workbench.model.norms import LayerNormSpec
 from workbench.tokenizer import Tokenizer
 
 errors = wb.errors
@@ -312,7 +316,7 @@ def test_a_text_in_which_nothing_comes_back(model_of_words):
     assert scores["induction"].isnan().all()
     assert not scores["previous_token"].isnan().any()
     assert scores.chance.isnan().tolist() == [False, True, True, False]
-    for kinds in ("induction", ["previous_token", "induction"], list(DEFAULT_KINDS)):
+    for kinds in ("induction", ["previous_token", "induction"], (*DEFAULT_KINDS,)):
         with pytest.raises(errors.InputError, match=r"no place for '(induction|duplicate_token)': too few tokens"):
             wb.head_scores(model_of_words, kinds, "a b c")
     with pytest.raises(errors.InputError, match="no place for 'previous_token'"):
@@ -320,6 +324,16 @@ def test_a_text_in_which_nothing_comes_back(model_of_words):
     with pytest.raises(errors.InputError, match="no place for 'previous_token'"):
         wb.head_scores(model_of_words, "previous_token", "a b")  # the first token is skipped
     assert wb.head_scores(model_of_words, "previous_token", "a b", skip_first=False).values.isfinite().all()
+
+
+def test_layers_of_different_numbers_of_heads():
+    one, other = (
+        PreNorm(AttentionSpec(n_heads, n_kv_heads=1, d_head=6), MLPSpec(d_mlp=10), LayerNormSpec(), LayerNormSpec())
+        for n_heads in (2, 3)
+    )
+    scores = wb.head_scores(powered(plain_spec(layers=(one, other, one))), ALL)
+    there = torch.tensor([[True, True, False], [True, True, True], [True, True, False]])
+    assert torch.equal(~scores.values.isnan(), there.expand(5, 3, 3))
 
 
 def test_kinds_by_name(model_of_words):

@@ -108,7 +108,7 @@ def test_nan_stays_nan(scores):
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(30, 9), (32, 32), (12, 12), (2, 2), (80, 64), (1, 1), (61, 128)])
-@pytest.mark.parametrize("kinds", [KINDS, (*KINDS, "entropy"), ("induction",)])
+@pytest.mark.parametrize("kinds", [KINDS, (*KINDS, "entropy"), ("induction",), ("much_longer_than_the_house_has",) * 2])
 def test_panels_fit_a_page_and_headings_their_panels(scores, kinds, layers, heads):
     fig = head_scores(scores(kinds, layers, heads))
     assert fig.layout.width <= 1024
