@@ -24,12 +24,13 @@ N_HEADS = 12
 class Side:
     """A page, and how many bytes it is without scripts and styles.
 
-    canvases: a selector of those that show its heads, all and the large one;  heads, tokens: of what is pointed at.
+    canvases: a selector of those that show heads, `n` of them;  heads, tokens: of what is pointed at.
     """
 
     html: str
     without_script: int
     canvases: str
+    n: int
     heads: str
     tokens: str
     on_token: str = "pointerover"
@@ -48,13 +49,13 @@ def sides(n_tokens: int) -> dict[str, Side]:
     patterns, heads = attention_patterns(tokens, weights), attention_heads(weights, tokens)
     version = f"CircuitsVis {circuitsvis.__version__}"
     return {
-        "ours": Side(html, len(html) - len(ours._esm) - len(ours._css), OURS, ".wb-head", ".wb-token"),
+        "ours": Side(html, len(html) - len(ours._esm) - len(ours._css), OURS, 1, ".wb-head", ".wb-token"),
         f"{version}, attention_patterns": Side(
-            page_of(patterns), len(patterns.cdn_src), "canvas", "figure", ".tokens button"
+            page_of(patterns), len(patterns.cdn_src), "canvas", N_HEADS + 1, "figure", ".tokens button"
         ),
         # It has no row of tokens: a cell of the large pattern, which is its 13th, tells of two.
         f"{version}, attention_heads": Side(
-            page_of(heads), len(heads.cdn_src), "canvas", "canvas", "canvas >> nth=12", "mousemove"
+            page_of(heads), len(heads.cdn_src), "canvas", N_HEADS + 1, "canvas", "canvas >> nth=12", "mousemove"
         ),
     }
 
@@ -69,7 +70,7 @@ def measured(browser: Browser, folder: Path, side: Side) -> dict[tuple[str, str]
     path.write_text(side.html, encoding="utf-8")
     found: dict[str, list[float]] = {"drawn": [], "head": [], "token": []}
     for _ in range(3):
-        with browser.file(path, side.canvases, N_HEADS + 1) as (page, taken):
+        with browser.file(path, side.canvases, side.n) as (page, taken):
             found["drawn"].append(taken)
             page.tab.evaluate("settled()")
             for name, selector, event in (("head", side.heads, "pointerover"), ("token", side.tokens, side.on_token)):

@@ -126,8 +126,9 @@ class Setup:
 
 
 def random_model(side: int, d_model: int) -> wb.HookedTransformer:
-    """So many layers of so many heads, with scores so large that a head looks at few tokens, as trained ones do."""
-    attn = AttentionSpec(side, side, d_model // side, rotary=RotarySpec(), scale=32 / d_model)
+    """So many layers of so many heads, with scores that deviate by 3: heads look at few tokens, as trained ones do."""
+    d_head = d_model // side
+    attn = AttentionSpec(side, side, d_head, rotary=RotarySpec(), scale=3 / (d_model * 0.02**2 * d_head**0.5))
     layer = PreNorm(attn, MLPSpec(4 * d_model), LayerNormSpec(), LayerNormSpec())
     embed, unembed = TokenEmbeddingSpec(VOCAB), UnembeddingSpec(VOCAB)
     spec = wb.ModelSpec(d_model, 2048, embed, None, (layer,) * side, LayerNormSpec(), unembed)
@@ -149,14 +150,15 @@ def opening(setup: Setup) -> Iterator[Row]:
 def opened(setup: Setup) -> float:
     with setup.browser.page() as page:
         taken = Shown(page, setup.widget).open()
-        checked(page, setup.side**2 + 1)
+        checked(page, setup.side**2)
         return taken
 
 
-def checked(page: Page, n: int) -> None:
-    """SystemExit where a page has not drawn all its canvases, or said that something is wrong."""
-    if page.errors or not page.tab.evaluate("([selector, n]) => drawn(selector, n)", [OURS, n]):
-        raise SystemExit(f"a page was not drawn: {page.errors or 'canvases are empty'}")
+def checked(page: Page, n_heads: int) -> None:
+    """SystemExit where a page has not so many heads, has not drawn one of them, or said that something is wrong."""
+    there = page.tab.locator(".wb-head").count()
+    if page.errors or there != n_heads or not page.tab.evaluate("(selector) => drawn(selector, 1)", OURS):
+        raise SystemExit(f"a page was not drawn: {page.errors or f'{there} heads of {n_heads}, or an empty canvas'}")
 
 
 def thumbnails(setup: Setup) -> Iterator[Row]:
@@ -184,7 +186,7 @@ def choosing(setup: Setup) -> Iterator[Row]:
         yield from chosen(f"{setup.size}: a head of another layer", [choice(shown, *place) for place in others])
         heads = [(layers[-1], (others[-1][1] + 1 + i) % n) for i in range(setup.rounds)]
         yield from chosen("a head of the same layer", [choice(shown, *place) for place in heads])
-        checked(page, n**2 + 1)
+        checked(page, n**2)
 
 
 def choice(shown: Shown, layer: int, head: int) -> tuple[float, float, int]:
@@ -227,10 +229,10 @@ def files(setup: Setup) -> Iterator[Row]:
         widget, path = wb.AttentionDashboard(setup.pretrained, tokens), setup.folder / "file.html"
         written = seconds(lambda widget=widget, path=path: widget.to_html(path))
         yield Row("files", f"SmolLM2, {name}: the file", path.stat().st_size, "bytes")
-        n, times, asked = spec.n_layers * spec.n_heads + 1, [], 0
+        times, asked = [], 0
         for _ in range(setup.rounds):
-            with setup.browser.file(path, OURS, n) as (page, taken):
-                checked(page, n)
+            with setup.browser.file(path, OURS, 1) as (page, taken):
+                checked(page, spec.n_layers * spec.n_heads)
                 times.append(taken)
                 asked += len(page.asked)
         yield Row("files", "  opened, until it is drawn", statistics.median(times), "s")

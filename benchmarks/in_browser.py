@@ -23,7 +23,7 @@ ARGUMENTS = (
 ).split()
 LOCAL = ("file:", "data:", "blob:", "about:")
 EMPTY = "data:text/html,<!doctype html><html lang=en><title>t</title><body></body>"
-OURS = "[role=option] canvas, [data-testid=attention-canvas]"  # the canvases of an attention dashboard
+OURS = "[data-testid=attention-canvas]"  # the canvas that an attention dashboard draws last
 MINUTES = 5
 
 # In every page. `inked` looks at a few pixels to the left of the middle and below it, where causal patterns have cells.
@@ -43,6 +43,13 @@ window.drawn = (selector, n) => {
   const canvases = [...document.querySelectorAll(selector)].filter((canvas) => canvas.checkVisibility());
   return canvases.length >= n && canvases.every(inked);
 };
+// Thumbnails may be pictures that a style names, which come later than the style; other ones are drawn at once.
+window.pictures = async () => {
+  const named = [...document.querySelectorAll(".wb-head > :first-child")].map((each) => getComputedStyle(each));
+  const urls = new Set(named.map((style) => style.backgroundImage.match(/^url\\("(.*)"\\)$/)?.[1]).filter(Boolean));
+  await Promise.all([...urls].map((src) => Object.assign(new Image(), {src}).decode()));
+  if (urls.size) await painted();
+};
 // Milliseconds from an input, as the browser took it in, until `end`.
 window.after = (element, event, end) => {
   window.answered = new Promise((done) => element.addEventListener(event, async (input) => {
@@ -54,8 +61,9 @@ window.after = (element, event, end) => {
 # Milliseconds from the start of the navigation until `n` canvases have ink.
 WATCH = """
 window.opened = new Promise((done) => {
-  const look = () => drawn(%s, %d) ? setTimeout(() => done(performance.now())) : requestAnimationFrame(look);
-  requestAnimationFrame(look);
+  const look = () => drawn(%s, %d) ? setTimeout(() => pictures().then(() => done(performance.now()))) : again();
+  const again = () => requestAnimationFrame(look);
+  again();
 });
 """
 # The notebook's side of a view: traits with events, and what would be sent to the kernel.
@@ -95,6 +103,7 @@ STAND_IN = """
       document.head.append(Object.assign(document.createElement("style"), {textContent: css}));
       module.default.render({model, el});
       await painted();
+      await pictures();
     }),
     choose: (testid) => timed(() => document.querySelector(`[data-testid="${testid}"]`).click()),
     receive: (traits) => {
