@@ -78,7 +78,8 @@ def page(browser, running):
     yield page
     context.close()
     assert asked == []
-    assert errors == []
+    # A live widget is gone with its kernel, and JupyterLab says so; `static` is what stays.
+    assert [error for error in errors if "widget model not found" not in error] == []
 
 
 def keep(page, name):
@@ -134,7 +135,7 @@ def test_every_control_by_mouse(page, probe):
     ablated = f"wb.ablate(probe_model, {PROMPT!r}, wb.logit(' Mary'), selection=probe.selection, progress=False)"
     assert ask(page, f"{ablated}.effect.shape") == []
     probe.get_by_test_id("head-22-1").click(modifiers=["Control"])
-    probe.get_by_test_id("head-21-5").click()
+    assert ask(page, "probe.selection") == [[21, 5]]
     probe.get_by_test_id("head-21-5").click()
     assert ask(page, "probe.selection") == []
     probe.get_by_test_id("token-3").click()
@@ -278,4 +279,6 @@ def test_what_is_left_when_kernel_and_network_are_gone(page, running, browser, t
     converted.get_by_test_id("layer-select").select_option("23")
     assert converted.get_by_test_id("error").text_content() == ""
     context.close()
-    assert [address for address in asked if "widgets" not in address] == []
+    # nbconvert's own page asks for these two whatever it holds; nothing of ours needs them.
+    own = ("https://cdnjs.cloudflare.com/ajax/libs/require.js", "https://cdnjs.cloudflare.com/ajax/libs/mathjax")
+    assert [address for address in asked if not address.startswith(own)] == []

@@ -155,6 +155,11 @@ const SHARES = {
 
 // ---- the life of a view ----------------------------------------------------------------------------------
 
+// A key pressed in a view is the view's: a notebook would take an arrow or a letter for a command of its own.
+function ownKey(event) {
+  if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+}
+
 // Puts `root` into `el`; calls `draw` once it is on a page with styles to read, again when the theme changes, and when
 // its width does. Returns what ends that.
 function mount(el, root, draw) {
@@ -169,6 +174,7 @@ function mount(el, root, draw) {
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
   const queries = ["(prefers-color-scheme: dark)", "(forced-colors: active)", "(prefers-contrast: more)"].map((q) => matchMedia(q));
   queries.forEach((query) => query.addEventListener("change", now));
+  root.addEventListener("keydown", ownKey);
   el.append(root);
   sized.observe(root);
   width = root.clientWidth;

@@ -28,7 +28,8 @@ function patchingView(model, about, { pointed, chosen, escaped, locks, stepped, 
   const chips = element("p", { class: "wb-chips", "data-testid": "selection" });
   const live = element("div", { class: "wb-live", "aria-live": "polite", "data-testid": "live" });
   const signs = [about.means.includes("low") && "● 95 % interval without 0", "– unchanged"].filter(Boolean);
-  const root = element("div", { class: "wb-view wb-patching" },
+  // JupyterLab's commands wait while something in here has the focus.
+  const root = element("div", { class: "wb-view wb-patching", "data-lm-suppress-shortcuts": "true" },
     element("p", { class: "wb-heading" }, about.title),
     element("div", { class: "wb-bar" }, show.root, pairGroup, slice.root, element("span", { class: "wb-buttons" }, csv)),
     element("p", { class: "wb-note" }, about.note ?? ""), error,
