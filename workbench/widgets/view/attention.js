@@ -13,6 +13,7 @@ function render({ model, el }) {
   let most = 1;
   let source = -1;
   let preview = null; // a head pointed at in the grid
+  let drawn = 0; // px of a pattern's side, at most, when all were drawn last
 
   // ---- controls
   const set = (name) => (value) => choose(model, { [name]: value });
@@ -129,13 +130,18 @@ function render({ model, el }) {
     const two = heads.length > 1;
     const names = get("_names");
     const size = two ? clamp(Math.floor((root.clientWidth - 90) / 3), 150, 300) : SIDE;
+    grid.fit(root.clientWidth);
     maps.forEach((map, i) => (map.root.hidden = !used(map, i)));
+    if (!preview || drawn !== size) drawAll(two, names, size);
+    drawn = size;
     if (preview) {
       const whole = preview.rows === tokens().length; // a thumbnail of as many cells as the pattern
       maps[0].draw({ n: preview.rows, ...preview }, (value) => colours.weight(Math.sqrt(value)), whole && !two ? tokens() : [], size);
       maps[0].mark(null);
-      return;
-    }
+    } else refresh();
+  }
+
+  function drawAll(two, names, size) {
     const labels = two ? [] : tokens();
     shown.forEach((each, i) => maps[i].draw(each, colourOf(each), labels, size));
     shown.forEach((_, i) => (maps[i].caption.textContent = caption(i)));
@@ -145,7 +151,6 @@ function render({ model, el }) {
       maps[2].draw(difference, (value) => colours.signed(value / largest), labels, size);
       maps[2].caption.textContent = `${names[0]} less ${names[1]}, to ±${largest.toFixed(2)}`;
     }
-    refresh();
   }
 
   // What follows the pointer.

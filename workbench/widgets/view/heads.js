@@ -20,6 +20,7 @@ function headGrid(model, { pointed, chosen }) {
   let shown = []; // those not filtered out, in the order of the arrow keys
   let thumbs;
   let colours = null;
+  let columns = 1;
   let cursor = 0; // place in `heads`
 
   function build() {
@@ -33,7 +34,7 @@ function headGrid(model, { pointed, chosen }) {
       return { layer, head, kv, i, option, canvas, badge, column: layers.indexOf(layer), row: numbers.indexOf(head) };
     });
     grid.style.setProperty("--wb-columns", layers.length);
-    grid.style.setProperty("--wb-size", `${clamp(Math.floor(960 / layers.length) - 3, 20, 64)}px`);
+    columns = layers.length;
     labels = [
       ...layers.map((layer, column) => place(element("span", { class: "wb-headlabel", "aria-hidden": "true" }, `${layer}`), 1, column + 2)),
       ...numbers.map((head, row) => place(element("span", { class: "wb-headlabel", "aria-hidden": "true" }, `${head}`), row + 2, 1)),
@@ -127,6 +128,9 @@ function headGrid(model, { pointed, chosen }) {
       head.canvas.getContext("2d").putImageData(image, 0, 0);
     }
   }
+
+  // Thumbnails as large as lets all layers stand side by side; where that is too small to see, the grid scrolls.
+  const fit = (width) => grid.style.setProperty("--wb-size", `${clamp(Math.floor((width - 84) / columns) - 3, 18, 64)}px`);
 
   const isLocked = (head) => model.get("selection").some(([layer, number]) => layer === head.layer && number === head.head);
   const isChosen = (head) => head.layer === model.get("layer") && head.head === model.get("head");
@@ -223,5 +227,5 @@ function headGrid(model, { pointed, chosen }) {
     pointed(null);
   });
   build();
-  return { root, build, arrange, paint, mark: () => (mark(), note()), describe, preview: (head) => thumbs.of(head.i) };
+  return { root, build, arrange, paint, fit, mark: () => (mark(), note()), describe, preview: (head) => thumbs.of(head.i) };
 }

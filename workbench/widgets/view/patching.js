@@ -89,6 +89,7 @@ function render({ model, el }) {
     drawSigns(map.canvas.getContext("2d"), colours, colour);
     view.showScale(bound, model.get("show"), colours);
     refresh();
+    relist();
   }
 
   function drawSigns(pen, colours, colour) {
@@ -111,6 +112,9 @@ function render({ model, el }) {
     mark();
     map.lock(lockedPlace());
     view.readout(data, looked(), pair, isLocked(), madeInterval());
+  }
+
+  function relist() {
     view.list(data, strongest, pair, lockedCell());
     view.selected(model.get("selection"));
   }
@@ -197,6 +201,7 @@ function render({ model, el }) {
     const at = lockedCell();
     if (at !== null) cell = data.places(at).slice(1);
     refresh();
+    relist();
     map.reveal();
   }
 

@@ -28,8 +28,7 @@ function patchingView(model, about, { pointed, chosen, escaped, locks, stepped, 
   const chips = element("p", { class: "wb-chips", "data-testid": "selection" });
   const live = element("div", { class: "wb-live", "aria-live": "polite", "data-testid": "live" });
   const signs = [about.means.includes("low") && "● 95 % interval without 0", "– unchanged"].filter(Boolean);
-  // JupyterLab's commands wait while something in here has the focus.
-  const root = element("div", { class: "wb-view wb-patching", "data-lm-suppress-shortcuts": "true" },
+  const root = element("div", { class: "wb-view wb-patching" },
     element("p", { class: "wb-heading" }, about.title),
     element("div", { class: "wb-bar" }, show.root, pairGroup, slice.root, element("span", { class: "wb-buttons" }, csv)),
     element("p", { class: "wb-note" }, about.note ?? ""), error,
@@ -37,6 +36,8 @@ function patchingView(model, about, { pointed, chosen, escaped, locks, stepped, 
     element("div", { class: "wb-body" }, map.root,
       element("div", { class: "wb-side" }, readout,
         element("p", { class: "wb-list-title" }, "Strongest effects"), list, ...(about.unit ? [chips] : []))), live);
+
+  keepKeys(root);
 
   return {
     root, map, csv,
@@ -54,9 +55,26 @@ function patchingView(model, about, { pointed, chosen, escaped, locks, stepped, 
       scale.setAttribute("aria-label", `Colours of the ${quantity === "value" ? "metric" : "effect"} go from ${change(-bound)} over 0 to ${change(bound)}`);
     },
     readout: (...looked) => readout.replaceChildren(...readoutOf(...looked)),
-    list: (data, cells, of, locked) => list.replaceChildren(...cells.map((at) => strongItem(data, at, of, at === locked, () => locks(at === locked ? null : at)))),
-    selected: (selection) => chips.replaceChildren(...chipsOf(about, selection, toggled)),
+    list(data, cells, of, locked) {
+      const items = cells.map((at) => strongItem(data, at, of, at === locked, () => locks(at === locked ? null : at)));
+      fill(list, items);
+    },
+    selected: (selection) => fill(chips, chipsOf(about, selection, toggled)),
   };
+}
+
+// JupyterLab takes the keys of its commands from what has the focus, unless that itself says so.
+function keepKeys(root) {
+  for (const reached of root.querySelectorAll("select, button")) reached.setAttribute("data-lm-suppress-shortcuts", "true");
+}
+
+// Puts items in place of others; the one in the place of what had the focus has it.
+function fill(root, items) {
+  const buttons = () => [...root.querySelectorAll("button")];
+  const at = buttons().indexOf(document.activeElement);
+  root.replaceChildren(...items);
+  keepKeys(root);
+  if (at >= 0) buttons()[Math.min(at, buttons().length - 1)]?.focus();
 }
 
 const sheetName = (axis, i) => (axis.tokens ? `${axis.places[i]} ${axis.names[i]}` : axis.names[i]);
