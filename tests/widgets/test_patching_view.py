@@ -324,8 +324,12 @@ def test_keys_alone_are_enough(opened):
     assert view.sent() == [{"cell": [1, 2]}, {"selection": [[1, 1]]}, {"selection": []}, {"cell": []}]
     press("Tab")
     press("Enter")  # the strongest
-    best = r.top(1).iloc[0]
-    assert view.sent()[4:] == [{"cell": [int(best["layer"]), int(best["head"])]}]
+    press("Tab")
+    press("Enter")  # the next: the focus stayed in the list
+    best = r.top(2)[["layer", "head"]].astype(int).values.tolist()
+    assert view.sent()[4:] == [{"cell": cell} for cell in best]
+    free = "[...document.querySelectorAll('select, button, canvas')].filter((e) => !e.dataset.lmSuppressShortcuts)"
+    assert view.page.evaluate(f"{free}.length") == 0  # keys typed here are no commands of JupyterLab
 
 
 def test_heads_are_selected_for_an_ablation(opened):
