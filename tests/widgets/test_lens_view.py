@@ -1,6 +1,7 @@
 """The lens view alone, in a browser, with a stand-in for the notebook, and in files without a kernel."""
 
 import csv
+import math
 import re
 from io import StringIO
 
@@ -299,6 +300,7 @@ def test_the_chart_follows_the_next_token_and_the_target_over_layers(new_page, l
         found = [(at["0 %"] - y) / (at["0 %"] - at["100 %"]) for _, y in points]
         assert found == pytest.approx(values.exp().tolist(), abs=0.001)
         assert [x for x, _ in points] == sorted({x for x, _ in points})
+        assert page.locator(f"[data-testid=chart] > svg .wb-line.wb-{kind}").get_attribute("d").count("M") == 1
     dots = page.locator("[data-testid=chart] circle").all()
     assert [float(dot.get_attribute("cx")) for dot in dots] == pytest.approx([line(page, "next")[2][0]] * 2, abs=0.06)
     keys = page.get_by_test_id("chart-keys").text_content()
@@ -317,8 +319,10 @@ def test_the_chart_of_ranks_is_logarithmic_and_keeps_its_scale(new_page):
     hover(page, (5, 4), 0, 2)
     assert heights(page) == before
     ranks = lens.target_ranks[0, :, 2, 0].tolist()
-    ys = [y for _, y in line(page, "target")]
-    assert sorted(range(5), key=lambda row: ys[row]) == sorted(range(5), key=lambda row: ranks[row])
+    unit = (before["100"] - before["0"]) / math.log1p(100)
+    assert before["10"] - before["0"] == pytest.approx(unit * math.log1p(10), abs=0.1)
+    wanted = [before["0"] + unit * math.log1p(rank) for rank in ranks]
+    assert [y for _, y in line(page, "target")] == pytest.approx(wanted, abs=0.1)
 
 
 def test_where_nothing_is_followed_the_chart_shows_the_answer(new_page):
@@ -353,6 +357,7 @@ def test_a_wide_map_scrolls_beside_its_row_labels(new_page):
     lens = made_lens(WORDS, rows=3, pos=60)
     page = open_views(new_page(), LensDashboard(lens))
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert all(cell["colours"] > 1 for cell in page.evaluate(CELLS, [3, 60])[1])  # words
     label = page.locator(".wb-left span").first
     canvas = page.get_by_test_id("lens-map")
     before, left = label.bounding_box(), canvas.bounding_box()["x"]
