@@ -68,7 +68,7 @@ SHOWN = {
         "prompt": (WIDGET, "a cat sat on the mat"),
         "two": (WIDGET, "AttentionDashboard of 4 heads"),
         "selection": ("stream", "[(0, 0), (1, 0)] -6.00\n[(0, 1), (1, 1)] +0.00"),
-        "state": ("stream", '"arrangement": "scatter"'),
+        "state": ("stream", '"score": "induction"'),
         "files": ("stream", "query,query_token,key,key_token,attention"),
         "static": (HTML, "<iframe"),
         "weights-only": (WIDGET, "AttentionDashboard of 2 heads"),
