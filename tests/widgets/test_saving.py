@@ -55,7 +55,8 @@ def test_a_file_that_would_be_too_large_says_what_to_pass():
         widget.to_html(layers=range(6))
     assert len(widget.to_html(layers=[0], heads=[0, 1])) < 3_500_000
     assert len(state_in(widget.to_html())["sent"]) == 5
-    for chosen, says in [({"layers": [9]}, "no layer 9"), ({"heads": []}, "heads is empty"), ({"heads": [7]}, "no head 7")]:
+    refused = [({"layers": [9]}, "no layer 9"), ({"heads": []}, "heads is empty"), ({"heads": [7]}, "no head 7")]
+    for chosen, says in refused:
         with pytest.raises(InputError, match=says):
             widget.to_html(**chosen)
     with pytest.raises(TypeError, match="layer"):
@@ -93,7 +94,9 @@ def test_without_what_draws_pictures(widget, tmp_path, monkeypatch, missing):
         monkeypatch.setitem(sys.modules, "kaleido", None)
     else:
         monkeypatch.setenv("BROWSER_PATH", str(tmp_path / "none"))
-    with pytest.raises(PictureError, match=r"drawn by kaleido and a Chromium .*pip install 'kaleido>=1', and install chromium"):
+    with pytest.raises(
+        PictureError, match=r"by kaleido and a Chromium .*pip install 'kaleido>=1', and install chromium"
+    ):
         widget.save(tmp_path / "w.png")
     assert list(tmp_path.iterdir()) == []
     kept = widget.static()._repr_mimebundle_()

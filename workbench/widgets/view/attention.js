@@ -50,7 +50,7 @@ function render({ model, el }) {
   const words = readout();
   const scoreBar = element("div", { class: "wb-bar" }, score.root, ordered.root, minimum, arrangement.root, x.root, y.root);
   const side = element("div", { class: "wb-side" }, strip.root, words.root);
-  const root = element("div", { class: "wb-view wb-attention", "data-lm-suppress-shortcuts": "true" }, // keys are ours while we have the focus
+  const root = element("div", { class: "wb-view wb-attention" },
     element("div", { class: "wb-bar" }, layer.root, head.root, example.root, view.root, direction.root, scale.root, element("span", { class: "wb-saves" }, ...saves)),
     element("div", { class: "wb-bar" }, hideFirst.root, renormalise.root, unhide),
     error, note, scoreBar, grid.root,

@@ -164,7 +164,11 @@ function ownKey(event) {
 // its width does. Returns what ends that.
 function mount(el, root, draw) {
   let width = 0;
-  const now = () => root.isConnected && draw(readColours(root));
+  const now = () => {
+    if (!root.isConnected) return;
+    if (root.clientWidth) draw(readColours(root));
+    else requestAnimationFrame(() => root.clientWidth && draw(readColours(root))); // a notebook hides it for a moment
+  };
   const sized = new ResizeObserver(() => {
     if (root.clientWidth === width) return;
     width = root.clientWidth;
