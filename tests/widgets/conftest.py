@@ -1,7 +1,9 @@
 """A real browser with the network taken away, and a stand-in for the kernel's side of a widget."""
 
 import os
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +15,20 @@ PAGE = (
     "<body><main></main>"
 )
 IOI = "When| Mary| and| John| went| to| the| store|,| John| gave| a| drink| to".split("|")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Pictures of the pages that a failing test leaves, in reports/screenshots or where WORKBENCH_SCREENSHOTS says."""
+    report = yield
+    if report.when == "call" and report.failed and "browser" in item.funcargs:
+        folder = Path(os.environ.get("WORKBENCH_SCREENSHOTS", "reports/screenshots"))
+        folder.mkdir(parents=True, exist_ok=True)
+        pages = [page for context in item.funcargs["browser"].contexts for page in context.pages]
+        for number, page in enumerate(pages):
+            name = re.sub(r"[^\w.-]+", "-", item.name)
+            page.screenshot(path=folder / f"{name}-{number}.png")
+    return report
 
 
 @pytest.fixture(scope="package")

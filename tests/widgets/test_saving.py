@@ -73,7 +73,8 @@ def test_a_file_that_cannot_be_written_leaves_nothing(widget, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-def test_save_goes_by_the_ending(widget, weights, tmp_path):
+@pytest.mark.browser
+def test_save_goes_by_the_ending(widget, weights, tmp_path, browser):
     table = pd.read_csv(widget.save(tmp_path / "w.csv"))
     assert list(table.columns) == ["query", "query_token", "key", "key_token", "attention"]
     assert len(table) == 10

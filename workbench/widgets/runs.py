@@ -78,7 +78,7 @@ class Sources:
         """What a position adds to the metric through a head for each unit of attention to it: v W_O along the metric's
         direction, scales of norms being those of the run (Wang et al. 2022, section 3.1)."""
         block = self.run.model.blocks[layer]
-        direction = self.readout.before(block.ln1_post, self.readout.direction)[self.example]
+        direction = self.readout.before(block.ln1_post, self.readout.direction)[self.example].float()
         per_value = einsum(self._W_O(layer), direction, "head d d_model, d_model -> head d")
         return einsum(self._values(layer), per_value, "key head d, head d -> head key").cpu()
 
