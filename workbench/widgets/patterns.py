@@ -15,9 +15,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..cache import ActivationCache
-from ..errors import InputError, KindError, count
+from ..errors import InputError, count
 from ..figures.arrays import Array, array
-from ..figures.tokens import token_list
 
 AT_ONCE = 2**21  # weights that are made at a time: more would not stay in a processor's caches
 WHOLE = 256  # tokens up to which a layer is made in one piece all the same
@@ -173,19 +172,6 @@ def one_example(weights: Any, example: int) -> Any:
         return weights
     check_index("example", example, weights.shape[0])
     return weights[example]
-
-
-def of_weights(tokens: Iterable[str], weights: Any, example: int, positions: Sequence[int] | None) -> OfWeights:
-    """From tensors at hand, all of them checked; a sequence that computes its layers is checked as it is seen."""
-    try:
-        n_layers = len(weights)
-    except TypeError:
-        kind = type(weights).__name__
-        raise KindError(f"weights must be a sequence of tensors, one per layer, not {kind}") from None
-    if not n_layers:
-        raise InputError("weights has no layer")
-    listed = token_list(tokens, one_example(weights[0], example).shape[-1], "the pattern")
-    return OfWeights(listed, weights, example, range(len(listed)) if positions is None else positions)
 
 
 def check_index(what: str, index: int, n: int) -> None:
