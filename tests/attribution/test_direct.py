@@ -144,7 +144,7 @@ def test_every_part_is_what_plain_pytorch_finds(name, by):
         found = {label: float(value[example]) for label, value in named(ours).items()}
         assert found.keys() <= by_hand.keys()
         largest = max(map(abs, by_hand.values()))
-        assert found == pytest.approx({label: by_hand[label] for label in found}, abs=2e-5 * largest)
+        assert not [label for label in found if abs(found[label] - by_hand[label]) > 2e-5 * largest]
         assert float(ours.total[example]) == pytest.approx(logit, abs=2e-5 * largest)
         assert sum(found.values()) == pytest.approx(logit, abs=2e-5 * largest)
 
