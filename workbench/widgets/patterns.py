@@ -69,6 +69,9 @@ class Patterns(ABC):
         """[query, key] in float32; InputError where there is no such head."""
         check_index("layer", layer, self.n_layers)
         check_index("head", head, self.n_heads[layer])
+        return self._made_head(layer, head)
+
+    def _made_head(self, layer: int, head: int) -> Array:
         return self.layer(layer)[head]
 
     def _made(self, layer: int) -> Array:
@@ -93,6 +96,14 @@ class OfCache(Patterns):
 
     def causal(self, layer: int) -> bool:
         return not self.cache.pattern_edited(layer)
+
+    def _made_head(self, layer: int, head: int) -> Array:
+        """Of a long text a layer takes longer to write down than to compute."""
+        n = len(self.tokens)
+        made = torch.zeros(n, n)
+        for start, rows in self.blocks(layer):
+            made[start : start + rows.shape[1], : rows.shape[2]] = rows[head]
+        return made.numpy()
 
     @torch.no_grad()
     def rows(self, layer: int, start: int, stop: int) -> Float[Tensor, "head row key"]:

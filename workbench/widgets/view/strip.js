@@ -8,27 +8,31 @@ function tokenStrip({ pointed, locked, hide }) {
   let options = [];
   let cursor = 0;
   let chosen = []; // indices
+  let looks = []; // what each token looks like, as a text
 
   function build(tokens, against, positions) {
     options = tokens.map((token, i) =>
       element("span", { id: `${id}-${i}`, role: "option", tabindex: "-1", class: "wb-token", "data-testid": `token-${positions[i]}`, title: `position ${positions[i]}` }, token,
         ...(against[i] !== undefined && against[i] !== token ? [element("small", { title: "in the second run" }, against[i])] : [])));
     root.replaceChildren(...options);
+    looks = [];
     cursor = tokens.length - 1;
   }
 
   // colour(i): [r, g, b], or null where nothing is given.
   function show({ colour, looking, source, hidden, chosenNow }) {
     chosen = chosenNow;
+    const [lookedAt, locked] = [new Set(looking), new Set(chosen)];
     options.forEach((option, i) => {
       const filled = colour(i);
+      const marks = [!filled && "wb-nothing", lookedAt.has(i) && "wb-query", i === source && "wb-source", hidden.has(i) && "wb-struck"];
+      const look = `${filled}|${marks}|${locked.has(i)}`;
+      if (looks[i] === look) return; // of a thousand tokens few change from one moment to the next
+      looks[i] = look;
       option.style.backgroundColor = filled ? css(filled) : "";
       option.style.color = filled ? onTop(filled) : "";
-      option.classList.toggle("wb-nothing", !filled);
-      option.classList.toggle("wb-query", looking.includes(i));
-      option.classList.toggle("wb-source", i === source);
-      option.classList.toggle("wb-struck", hidden.has(i));
-      option.setAttribute("aria-selected", chosen.includes(i));
+      option.className = ["wb-token", ...marks].filter(Boolean).join(" ");
+      option.setAttribute("aria-selected", locked.has(i));
     });
     if (options[cursor]) root.setAttribute("aria-activedescendant", options[cursor].id);
   }
