@@ -43,7 +43,7 @@ def demo(
     metric = logit_diff(*ANSWERS)
     by_position = activation_patching(model, CLEAN, CORRUPTED, metric, site="resid_pre", progress=not as_json)
     by_head = activation_patching(model, CLEAN, CORRUPTED, metric, site="z", progress=not as_json)
-    lens = logit_lens(model, CLEAN, top_k=5)
+    lens = logit_lens(model, CLEAN, top_k=5, progress=not as_json)
     found = {
         "clean": by_position.clean.item(),
         "corrupted": by_position.corrupted.item(),
