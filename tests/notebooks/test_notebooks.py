@@ -41,20 +41,20 @@ SHOWN = {
         "where": (FIGURE, "resid_pre (stream before a layer), clean into corrupted"),
         "where-table": ("text/plain", "20  0.92"),
         "heads": (FIGURE, "z (head output), clean into corrupted"),
-        "chance": ("text/plain", "17     4"),
+        "chance": ("text/plain", "29.1   0.281"),
         "error-bars": (FIGURE, "95 % over pairs"),
         "place": ("text/plain", "17     4    s2"),
         "look": ("text/plain", "17.4 at s2  0.02"),
-        "scores": ("text/plain", "0.77"),
+        "scores": ("text/plain", "0.777"),
         "write": (FIGURE, "direct attribution of the logit difference"),
-        "write-two": ("text/plain", "-2.45"),
+        "write-two": ("text/plain", "23.3   0.019   -2.45"),
         "through": ("text/plain", "23.0 without 20.0 0.42"),
         "need": ("text/plain", "23.3 -2.67"),
         "early": ("stream", "zero: -1.70\nmean: +0.03"),
         "enough": ("stream", "23.3                    0.74\n23.3 29.1               1.00\n"),
         "board": (WIDGET, "PatchingDashboard"),
         "board-selection": ("stream", "without these 4 heads: -4.47 of 4.95"),
-        "answer-code": ("text/plain", "0.57"),
+        "answer-code": ("text/plain", "repeated 0.296"),
     },
     "03_attention_dashboard": {
         "prompts": ("stream", "'sat' with probability 0.97"),
@@ -87,9 +87,9 @@ SHOWN = {
         "rank": ("stream", "of rank 16"),
         "latent-edit": (WIDGET, "AttentionDashboard"),
         "real": ("stream", "23,040 bytes a token in bfloat16"),
-        "alike": ("stream", "more alike within in 27 of 30 layers, most in layer 17"),
+        "alike": ("stream", "more alike within in 27 of 30 layers"),
         "induction": ("stream", "[0.79, 0.78, 0.66]"),
-        "knock": (FIGURE, "v (value), ablated"),
+        "knock": (FIGURE, "v (values), ablated"),
         "answer-code": ("stream", "4 layers; the last token has heard of it: [False, False, False, False, True]"),
     },
 }
@@ -113,7 +113,7 @@ def test_it_is_stored_without_outputs(path):
     assert set(notebook.metadata) == {"kernelspec", "language_info"}
     assert dict(notebook.metadata.kernelspec) == {"display_name": "Python 3", "language": "python", "name": "python3"}
     assert dict(notebook.metadata.language_info) == {"name": "python"}
-    ids = [cell.id for cell in json.loads(path.read_text(), object_hook=nbformat.from_dict).cells]
+    ids = [cell["id"] for cell in json.loads(path.read_text())["cells"]]
     assert len(set(ids)) == len(ids)  # by names that a person gave
     assert all(re.fullmatch("[a-z]+(-[a-z]+)*", name) for name in ids)
     for cell in notebook.cells:
