@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 from random_models import powered
 from test_cache import plain_spec
 
@@ -150,7 +151,7 @@ def test_the_report_is_complete_in_itself(report):
     assert not re.findall(r"<script[^>]*\bsrc\b", html)
     assert not re.findall(r"<link\b|@import", html.split("<script>")[0])
     assert "6.12" in html
-    assert html.count('class="figure"') >= 3
+    assert html.count("<iframe") == 4  # two sweeps, attention, the lens
     assert [left.name for left in path.parent.iterdir()] == ["report.html"]
 
 
@@ -171,8 +172,9 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path, monkeypatch, report):
         raise ZeroDivisionError
 
     monkeypatch.setattr(demo_module, "page", broken)
-    monkeypatch.setattr(demo_module, "AttentionDashboard", lambda *_, **__: None)
-    figure = type("Drawn", (), {"figure": lambda self: None, "str_tokens": [["a"]]})()
+    for dashboard in ("AttentionDashboard", "PatchingDashboard", "LensDashboard"):
+        monkeypatch.setattr(demo_module, dashboard, lambda *_, **__: None)
+    figure = type("Drawn", (), {"tokens": torch.zeros(1, 2, 1, 1), "str_tokens": [["a"]]})()
     with pytest.raises(ZeroDivisionError):
         demo_module.write_report(path, None, report[0], figure, figure, figure)
     assert [left.name for left in tmp_path.iterdir()] == ["report.html"]
