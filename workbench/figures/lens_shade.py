@@ -65,15 +65,16 @@ def _entropy(lens: Any, example: int, target: int) -> Shade:
 
 def _kl(lens: Any, example: int, target: int) -> Shade:
     kl = of_example(lens, "kl", example)
-    ticks = _ticks(_largest(kl))
-    return Shade(np.log1p(kl), (0, np.log1p(_largest(kl))), "KL, nats", ticks=(np.log1p(ticks).tolist(), _texts(ticks)))
+    end = _largest(kl)
+    ticks = _ticks(end)
+    return Shade(np.log1p(kl), (0, np.log1p(end)), "KL, nats", ticks=(np.log1p(ticks).tolist(), _texts(ticks)))
 
 
 def _ranks(ranks: Array, quantity: str) -> Shade:
     """-log(1 + rank), so that the top token's colour is the strongest."""
-    ticks = _ticks(_largest(ranks, least=9))
-    ends = (-np.log1p(_largest(ranks, least=9)), 0.0)
-    return Shade(-np.log1p(ranks), ends, quantity, ticks=((-np.log1p(ticks)).tolist(), _texts(ticks)))
+    end = _largest(ranks, least=9)
+    ticks = _ticks(end)
+    return Shade(-np.log1p(ranks), (-np.log1p(end), 0), quantity, ticks=((-np.log1p(ticks)).tolist(), _texts(ticks)))
 
 
 SHOWS: dict[str, Callable[[Any, int, int], Shade]] = {

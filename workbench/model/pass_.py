@@ -89,7 +89,7 @@ class Attended:
             return self._pattern[example][:, queries[:, None], keys]
         seen = self._visible
         visible = replace(
-            seen, query_pos=seen.query_pos[[example]][:, queries], key_pos=seen.key_pos[[example]][:, keys], plain=False
+            seen, query_pos=seen.query_pos[[example]][:, queries], key_pos=seen.key_pos[[example]][:, keys]
         )
         kept = {name: tensor[[example]][:, keys] for name, tensor in self._kept.items()}
         return self._mixer.weights(self._q[[example]][:, queries], kept, visible)[0]

@@ -260,9 +260,10 @@ function render({ model, el }) {
   }
 
   function lockHead(chosenHead, selection) {
+    const before = preview;
     preview = null;
     choose(model, { ...(chosenHead ? { layer: chosenHead.layer, head: chosenHead.head } : {}), selection });
-    redraw();
+    if (before) redraw();
   }
 
   function pointHead(over, byKeys) {
@@ -286,7 +287,7 @@ function render({ model, el }) {
   const weighed = ["hidden", "renormalise", "quantity", "_columns", "_columns_of", "_row", "_row_of"];
   const scored = ["score", "ordered", "minimum", "arrangement", "x", "y", "_scores"];
   const stop = listen(model, {
-    _shown: newHead, _failed: showChoice, layer: showChoice, head: showChoice, selection: () => (showChoice(), redraw()),
+    _shown: newHead, _failed: showChoice, layer: showChoice, head: showChoice, selection: showChoice,
     queries: () => (source = -1, refresh()), direction: refresh, scale: () => (showChoice(), redraw()),
     _thumbs: () => (grid.build(), colours && grid.paint(colours), showScores()), _tokens: newText, _heads: newText, _note: showChoice,
     ...Object.fromEntries(weighed.map((trait) => [trait, weighAll])),

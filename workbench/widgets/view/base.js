@@ -119,12 +119,12 @@ function readColours(root) {
   const ramp = steps(names("ramp", 0, 1, 2, 3, 4, 5));
   const both = steps([...names("minus", 3, 2, 1), read("ramp-0"), ...names("plus", 1, 2, 3)]);
   const pale = steps(names("pale", 0, 1, 2));
-  const [ink, soft, field] = [read("ink"), read("soft"), read("field")];
+  const [ink, soft, field, paper] = ["ink", "soft", "field", "paper"].map(read);
   const mono = getComputedStyle(root).getPropertyValue("--wb-mono") || "monospace";
   probe.remove();
   const at = (colours, share) => colours[Math.round(255 * clamp(share || 0, 0, 1))];
   return {
-    ink, soft, field, mono,
+    ink, soft, field, paper, mono,
     weight: (share) => at(ramp, share),
     pale: (share) => at(pale, share),
     signed: (share) => at(both, (share + 1) / 2),

@@ -16,11 +16,13 @@ function headGrid(model, { pointed, chosen }) {
   const info = element("div", { class: "wb-info wb-soft", "data-testid": "head-info" });
   const axes = [element("span", { class: "wb-axis-x wb-soft", "aria-hidden": "true" }), element("span", { class: "wb-axis-y wb-soft", "aria-hidden": "true" })];
   const root = element("div", { class: "wb-headbox" }, grid, info);
-  let heads = []; // {layer, head, kv, i, option, canvas, badge}
+  let heads = []; // {layer, head, kv, i, option, thumb, badge}
   let shown = []; // those not filtered out, in the order of the arrow keys
   let thumbs;
   let colours = null;
   let columns = 1;
+  // The address of one picture of all thumbnails: a canvas each would be a layer each, and every frame 20 ms and more.
+  let sheet = null;
   let cursor = 0; // place in `heads`
 
   function build() {
@@ -28,10 +30,10 @@ function headGrid(model, { pointed, chosen }) {
     const layers = [...new Set(model.get("_heads").map(([layer]) => layer))];
     const numbers = [...new Set(model.get("_heads").map(([, head]) => head))].sort((a, b) => a - b);
     heads = model.get("_heads").map(([layer, head, kv], i) => {
-      const canvas = element("canvas", { width: thumbs.side, height: thumbs.side, "aria-hidden": "true" });
+      const thumb = element("i", { class: "wb-thumb", "aria-hidden": "true" });
       const badge = element("span", { class: "wb-badge", "aria-hidden": "true" });
-      const option = element("div", { id: `${id}-${i}`, role: "option", tabindex: "-1", class: "wb-head", "data-testid": `head-${layer}-${head}` }, canvas, badge);
-      return { layer, head, kv, i, option, canvas, badge, column: layers.indexOf(layer), row: numbers.indexOf(head) };
+      const option = element("div", { id: `${id}-${i}`, role: "option", tabindex: "-1", class: "wb-head", "data-testid": `head-${layer}-${head}` }, thumb, badge);
+      return { layer, head, kv, i, option, thumb, badge, column: layers.indexOf(layer), row: numbers.indexOf(head) };
     });
     grid.style.setProperty("--wb-columns", layers.length);
     columns = layers.length;
@@ -118,15 +120,14 @@ function headGrid(model, { pointed, chosen }) {
   function paint(read) {
     colours = read;
     tint();
-    const bytes = Array.from({ length: 256 }, (_, byte) => colours.weight(byte / 255));
-    for (const head of heads) {
-      const cells = thumbs.of(head.i);
-      const image = new ImageData(thumbs.side, thumbs.side);
-      for (let row = 0; row < thumbs.side; row++)
-        for (let column = 0; column < cells.end(row); column++)
-          image.data.set([...bytes[Math.round(255 * Math.sqrt(cells.at(row, column)))], 255], 4 * (row * thumbs.side + column));
-      head.canvas.getContext("2d").putImageData(image, 0, 0);
-    }
+    const across = Math.ceil(Math.sqrt(heads.length));
+    const down = Math.ceil(heads.length / across);
+    const share = (at, n) => (n > 1 ? `${(100 * at) / (n - 1)}%` : "0");
+    for (const head of heads) head.thumb.style.backgroundPosition = `${share(head.i % across, across)} ${share(Math.floor(head.i / across), down)}`;
+    if (sheet) URL.revokeObjectURL(sheet);
+    sheet = URL.createObjectURL(bitmap(thumbs.sheet(across, down), across * thumbs.side, [colours.paper, ...Array.from({ length: 255 }, (_, i) => colours.weight((i + 1) / 255))]));
+    grid.style.setProperty("--wb-thumbs", `url(${sheet})`);
+    grid.style.setProperty("--wb-thumbs-size", `${100 * across}% ${100 * down}%`);
   }
 
   // Thumbnails as large as lets all layers stand side by side; where that is too small to see, the grid scrolls.

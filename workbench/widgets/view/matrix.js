@@ -39,20 +39,23 @@ function drawCells(pen, cells, colour, width, height) {
 function drawPooled(pen, cells, colour, pixelsAcross, pixelsDown, width, height) {
   const [across, down] = [Math.min(cells.columns, pixelsAcross), Math.min(cells.rows, pixelsDown)];
   const most = new Float32Array(across * down).fill(NaN);
+  const place = Int32Array.from({ length: cells.columns }, (_, column) => Math.floor((column * across) / cells.columns));
+  const { at } = cells;
   for (let row = 0; row < cells.rows; row++) {
     const line = Math.floor((row * down) / cells.rows) * across;
     const end = cells.end(row);
     for (let column = 0; column < end; column++) {
-      const i = line + Math.floor((column * across) / cells.columns);
-      const value = cells.at(row, column);
+      const i = line + place[column];
+      const value = at(row, column);
       if (!(Math.abs(value) <= Math.abs(most[i]))) most[i] = value;
     }
   }
   const image = new ImageData(across, down);
-  most.forEach((value, i) => {
-    const filled = Number.isNaN(value) ? null : colour(value);
-    if (filled) image.data.set([...filled, 255], 4 * i);
-  });
+  const pixels = new Uint32Array(image.data.buffer);
+  for (let i = 0; i < most.length; i++) {
+    const filled = Number.isNaN(most[i]) ? null : colour(most[i]);
+    if (filled) pixels[i] = (255 << 24) | (filled[2] << 16) | (filled[1] << 8) | filled[0];
+  }
   const sheet = element("canvas", { width: across, height: down });
   sheet.getContext("2d").putImageData(image, 0, 0);
   pen.imageSmoothingEnabled = false;
@@ -73,4 +76,20 @@ function placeMark(mark, cells, row, column, rows = 1, columns = 1) {
   mark.style.height = `${(100 * rows) / cells.rows}%`;
   mark.style.left = `${(100 * column) / cells.columns}%`;
   mark.style.width = `${(100 * columns) / cells.columns}%`;
+}
+
+// A picture as a file that every browser reads (BMP): `bytes` are places in the palette, 256 colours [r, g, b].
+function bitmap(bytes, width, palette) {
+  const height = bytes.length / width;
+  const padded = Math.ceil(width / 4) * 4;
+  const start = 54 + 4 * 256;
+  const file = new Uint8Array(start + padded * height);
+  const view = new DataView(file.buffer);
+  view.setUint16(0, 0x424d); // "BM"
+  [[2, file.length], [10, start], [14, 40], [18, width], [22, -height]].forEach(([at, value]) => view.setInt32(at, value, true)); // rows from the top
+  view.setUint16(26, 1, true);
+  view.setUint16(28, 8, true); // bits
+  palette.forEach(([r, g, b], i) => file.set([b, g, r], 54 + 4 * i));
+  for (let row = 0; row < height; row++) file.set(bytes.subarray(row * width, (row + 1) * width), start + row * padded);
+  return new Blob([file], { type: "image/bmp" });
 }

@@ -3,9 +3,10 @@
 // {n, half, at(query, key)} of bytes; `half`: keys end at the query.
 function decodePattern(bytes, n, { dtype, half }) {
   const values = dtype === "uint16" ? new Uint16Array(bytes) : new Float32Array(bytes);
-  const weight = dtype === "uint16" ? (i) => (values[i] / 65535) ** 2 : (i) => values[i];
-  if (!half) return { n, half, at: (q, k) => weight(q * n + k) };
-  return { n, half, at: (q, k) => (k > q ? 0 : weight((q * (q + 1)) / 2 + k)) };
+  const weight = dtype === "uint16" ? (i) => (values[i] / 65535) * (values[i] / 65535) : (i) => values[i];
+  const within = dtype === "uint16"; // 16 bits hold nothing beyond 1
+  if (!half) return { n, half, within, at: (q, k) => weight(q * n + k) };
+  return { n, half, within, at: (q, k) => (k > q ? 0 : weight((q * (q + 1)) / 2 + k)) };
 }
 
 const bytesOf = (view) => view.buffer.slice(view.byteOffset, view.byteOffset + view.byteLength);
@@ -32,7 +33,17 @@ function decodeThumbs(model) {
     end: (row) => (half ? row + 1 : side),
     at: (row, column) => (at(i, row, column) / 255) ** 2,
   });
-  return { side, half, of };
+  // All of them side by side, a byte for each cell; 0 where no cell is.
+  const sheet = (across, down) => {
+    const bytes = new Uint8Array(across * side * down * side);
+    for (let i = 0, k = 0; k < values.length; i++)
+      for (let row = 0; row < side; row++) {
+        const start = ((Math.floor(i / across) * side + row) * across + (i % across)) * side;
+        for (let column = 0, end = half ? row + 1 : side; column < end; column++) bytes[start + column] = Math.max(1, values[k++]);
+      }
+    return bytes;
+  };
+  return { side, half, of, sheet };
 }
 
 // What is shown of a pattern: columns hidden, rows perhaps divided by what remains, columns weighed, at one query only.
@@ -54,12 +65,13 @@ function weigh(pattern, { hidden, renormalise, factors, only, exact }) {
   const divided = renormalise && hidden.size ? (q, k) => (sum(q) > 0 ? kept(q, k) / sum(q) : 0) : kept;
   const at = factors ? (q, k) => divided(q, k) * factors[k] : divided;
   const there = only === undefined ? at : (q, k) => (q === only ? at(q, k) : 0);
-  return { n, half, rows: n, columns: n, end, at: there, hides: (k) => hidden.has(k), only };
+  return { n, half, within: pattern.within, rows: n, columns: n, end, at: there, hides: (k) => hidden.has(k), only };
 }
 
 // The largest size of what is shown; 1 for attention as it is, so that patterns compare.
 function mostOf(shown, plain) {
   let most = plain ? 1 : 0;
+  if (plain && shown.within) return 1;
   const rows = shown.only === undefined ? Array.from({ length: shown.n }, (_, q) => q) : [shown.only];
   for (const q of rows) for (let k = 0; k < shown.end(q); k++) most = Math.max(most, Math.abs(shown.at(q, k)));
   return most || 1;
