@@ -72,12 +72,13 @@ def test_targets_each_have_a_column(run, words):
 @pytest.mark.parametrize(("position", "at"), [(0, 0), (1, 1), (-2, 1), (2, 2), (-3, 0)])
 def test_another_position(run, words, position, at):
     """Without a target it is what the model says there in the end whose rank is shown."""
-    code, out, _ = run("lens", "words", "c a f", "--position", position)
+    code, out, _ = run("lens", "words", "f c k", "--position", position)
     title, columns, rows, _ = lines_of(out)
-    lens = wb.logit_lens(words, "c a f", top_k=VOCAB)
+    lens = wb.logit_lens(words, "f c k", top_k=VOCAB)
+    assert len(lens.tokens[0, -1, :, 0].unique()) == 3
     said = int(lens.tokens[0, -1, at, 0])
     assert code == 0
-    assert title == f"after {'caf'[at]} (position {at} of 3)" + (f", before {'caf'[at + 1]}" if at < 2 else "")
+    assert title == f"after {'fck'[at]} (position {at} of 3)" + (f", before {'fck'[at + 1]}" if at < 2 else "")
     assert f"rank of {lens.texts[0][-1][at][0]}" in columns
     ranks = [(lens.tokens[0, row, at] == said).nonzero().item() for row in range(4)]
     star = [int("★" in row) for row in rows.values()]
@@ -111,6 +112,19 @@ def test_json_has_every_number(run, words):
         assert torch.allclose(torch.tensor(data[name]), getattr(lens, name)[0], atol=1e-5), name
     assert [row[2] for row in data["next_logprobs"]] == [None] * 4
     assert data["next_logprobs"][3][0] == pytest.approx(lens.next_logprobs[0, 3, 0].item(), abs=1e-5)
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_a_bar_unless_it_is_json(run, monkeypatch, as_json):
+    given = []
+
+    def spied(*arguments, progress):
+        given.append(progress)
+        return wb.logit_lens(*arguments, progress=False)
+
+    monkeypatch.setattr(lens_module, "logit_lens", spied)
+    run("lens", "words", "c a f", *(["--json"] if as_json else []))
+    assert given == [not as_json]
 
 
 def test_a_page_that_is_complete_in_itself(run, tmp_path):
