@@ -87,13 +87,12 @@ def test_another_position(run, words, position, at):
 
 
 def test_a_star_where_the_text_goes_on_so(run, words):
-    """A text that the model itself has made."""
-    text = words.generate("c a f", max_new_tokens=3)
-    spaced = " ".join(text.replace(" ", ""))
-    lens = wb.logit_lens(words, spaced)
-    assert lens.right[0, -1, 3]
-    _, out, _ = run("lens", "words", spaced, "--position", 3)
-    assert lines_of(out)[2]["final"][1] == "★"
+    """A text that the model itself has made: its last layers foresee it, its first do not."""
+    text = " ".join(words.generate("c a f", max_new_tokens=3).replace(" ", ""))
+    right = wb.logit_lens(words, text).right[0, :, 3].tolist()
+    assert right == [False, False, True, True]
+    _, out, _ = run("lens", "words", text, "--position", 3)
+    assert ["★" in row for row in lines_of(out)[2].values()] == right
 
 
 def test_json_has_every_number(run, words):
@@ -101,7 +100,7 @@ def test_json_has_every_number(run, words):
     data = json.loads(out, parse_constant=pytest.fail)  # NaN is no JSON
     lens = wb.logit_lens(words, "c a f", 4, ["b"])
     assert (code, err) == (0, "")
-    assert data["command"], data["model"] == ("lens", "words")
+    assert (data["command"], data["model"]) == ("lens", "words")
     assert (data["prompt"], data["position"], data["files"]) == ("c a f", 1, [])
     assert (data["str_tokens"], data["next_tokens"]) == (["c", "a", "f"], [0, 5, -1])
     assert (data["target_tokens"], data["target_texts"]) == ([1], ["b"])
