@@ -587,6 +587,7 @@ def test_tables(model):
     assert (row["kind"], row["layer"], row["head"]) == ("head", 2, 3)
     assert row["value"] == pytest.approx(float(named(parts)["L2H3"][1]))
     assert table[table["part"] == "embed"]["layer"].isna().all()
+    assert table[table["part"] == "2_mlp_out"]["head"].isna().all()
     best = parts.top(4)
     mean = parts.values.mean(0)
     order = mean.abs().argsort(descending=True)[:4]
