@@ -363,6 +363,50 @@ def test_a_batch_is_stepped_through(model):
     assert widget.example == 1
 
 
+def test_what_a_view_waits_for_comes_with_another_text(model):
+    """Columns, locked rows of a long text and the metric's scores are of the text before: they are sent anew."""
+    torch.manual_seed(5)
+    tokens = torch.randint(VOCAB, (2, 300))
+    widget = AttentionDashboard(model, tokens, layer=1, head=2, quantity="contribution", query=270)
+    widget.score = widget.x = "direct_logit"
+    line = Line(widget)
+    widget.example = 1
+    other = AttentionDashboard(model, tokens, layer=1, head=2, quantity="contribution", query=270, example=1)
+    told, wanted = line.traits(), everything(other)
+    for name in ("_tokens", "_pattern", "_columns", "_columns_of", "_row", "_thumbs", "_scores"):
+        assert told[name] == wanted[name], name
+    assert everything(widget)["_row_of"] == wanted["_row_of"]
+    assert (widget.score, widget.x, widget._failed) == ("direct_logit", "direct_logit", {})
+    widget.quantity, widget.query, widget.example = "value_weighted", -1, 0
+    assert widget._columns_of == {"layer": 1, "head": 2, "quantity": "value_weighted"}
+    assert (widget._row_of, widget.score) == ({}, "direct_logit")  # of the metric, whatever columns are weighed by
+
+
+def test_a_score_that_another_text_has_no_place_for_is_let_go(model):
+    twice, once = some_tokens(1).repeat(1, 2), torch.arange(14)[None]
+    widget = AttentionDashboard(model, torch.cat([twice, once]), score="induction", x="entropy", y="duplicate_token")
+    widget.example = 1
+    assert (widget.score, widget.x, widget.y) == ("", "entropy", "")
+    assert widget.state["score"] == ""
+
+
+def test_the_direct_score_may_be_asked_for_at_once(model):
+    widget = AttentionDashboard(model, some_tokens(1), quantity="contribution")
+    widget.score, widget.quantity = "direct_logit", "attention"
+    again = AttentionDashboard(model, some_tokens(1), state=widget.state)
+    assert again.score == "direct_logit"
+    assert again._scores == widget._scores
+    with pytest.raises(InputError, match="there is no score 'direct_logit'"):
+        AttentionDashboard.from_weights(["a", "b"], torch.eye(2).expand(1, 1, 2, 2), score="direct_logit")
+
+
+def test_positions_that_one_text_lacks_are_refused_at_once(model):
+    mask = torch.ones(2, 7, dtype=torch.long)
+    mask[1, 4:] = 0
+    with pytest.raises(InputError, match="there is no position 5: there are 4 positions"):
+        AttentionDashboard(model, some_tokens(2), attention_mask=mask, positions=[0, 5])
+
+
 def test_text_and_lists_of_texts(smollm):
     widget = AttentionDashboard(smollm, ["Paris is the capital of", "Two and two make"], example=1)
     assert widget._tokens == ["Two", "␣and", "␣two", "␣make"]
@@ -453,7 +497,7 @@ def test_query_and_queries_say_the_same(weights):
     widget.queries = [1, 3]
     assert widget.query == 3
     widget.query = 1
-    assert widget.queries == [1, 3]  # it was among them
+    assert widget.queries == [1]  # one alone, though it was among several
     widget.query = 0
     assert widget.queries == [0]
     widget.query = -1

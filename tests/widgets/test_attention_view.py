@@ -423,6 +423,36 @@ def test_another_text_of_the_batch(view, model):  # noqa: F811
     check_readout(view.root, [str(int(t)) for t in tokens[1, 3:]], wanted, 3)
 
 
+def test_another_text_of_the_batch_while_it_is_weighed_and_locked(view, model):  # noqa: F811
+    torch.manual_seed(6)
+    tokens = torch.randint(model.spec.vocab_size, (2, 270))
+    view = view(AttentionDashboard(model, tokens, quantity="value_weighted", query=262))
+    view.get("example-select").select_option("1")
+    assert view.root.locator(".wb-attention").get_attribute("aria-busy") == "false"
+    view.pump()
+    assert view.root.locator(".wb-attention").get_attribute("aria-busy") == "false"
+    other = AttentionDashboard(model, tokens, example=1)
+    cache = model.run_with_cache(tokens)[1]
+    norms = (cache["blocks.0.attn.hook_v"][1, :, 0] @ model.blocks[0].attn.W_O[0]).norm(dim=-1)
+    weights = model(tokens)[1][0][1, 0] * norms
+    assert looked_at(view.root).startswith(f"{other.tokens[262]} at 262 attends to")
+    best = weights[262].argsort(descending=True)[:8].tolist()
+    assert list(sources(view.root)) == best
+    assert sources(view.root)[best[0]] == (other.tokens[best[0]], f"{weights[262, best[0]].item():.4g}")
+
+
+def test_a_message_is_drawn_once(view, model):  # noqa: F811
+    view = view(AttentionDashboard(model, torch.arange(290)[None] % 20, query=262, hidden=[0]))
+    view.page.evaluate("""() => {
+      const own = CanvasRenderingContext2D.prototype.putImageData;
+      window.drawings = 0;
+      CanvasRenderingContext2D.prototype.putImageData = function (...all) { drawings++; own.apply(this, all); };
+    }""")
+    view.get("layer-select").select_option("2")
+    view.pump()  # a pattern and the locked row of it
+    assert view.page.evaluate("drawings") == 1
+
+
 def test_a_pattern_that_could_not_be_had(view, causal, ioi):
     weights = causal(3, 2, 14)
     lazy = Lazy([*weights])

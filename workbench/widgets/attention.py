@@ -20,7 +20,7 @@ from . import assets
 from .choices import CHOICES, check_one_of, of_state, to_state
 from .dashboard import Dashboard
 from .export import View
-from .opened import Opened
+from .opened import DIRECT, Opened
 from .patterns import check_index
 from .standalone import attention_state
 from .subjects import Chosen, OfModel, OfTensors, Subject
@@ -221,16 +221,20 @@ class AttentionDashboard(Dashboard):
 
     @observe("example")
     def _other_example(self, change: Any) -> None:
-        opened = self._subject.open(change.new)
-        self._opened = opened
-        last = len(opened.positions) - 1
-        kept = [query for query in self.queries if query in opened.positions[: last + 1]]
-        with self.hold_sync(), self.hold_trait_notifications():
-            for name, value in {**opened.first_message(), **opened.pattern(self.layer, self.head)}.items():
+        before, self._opened = self._opened, self._subject.open(change.new)
+        there = self._opened.positions
+        if before.direct is not None and self._opened.reads_metric:
+            self._opened.with_direct()
+        with self.hold_sync():
+            for name, value in {**self._opened.first_message(), **self._opened.pattern(self.layer, self.head)}.items():
                 setattr(self, name, value)
             self._columns, self._columns_of, self._row, self._row_of = b"", {}, b"", {}
-            self.queries, self.query = kept, kept[-1] if kept else -1
-            self.hidden = [position for position in self.hidden if position in opened.positions]
+            for name in ("score", "x", "y"):
+                if getattr(self, name) not in self._kinds():
+                    setattr(self, name, "")  # this text has no place for it
+            self.hidden = [position for position in self.hidden if position in there]
+            self.queries = [query for query in self.queries if query in there]
+            self._answer(change)
 
     # What is chosen.
 
@@ -238,7 +242,7 @@ class AttentionDashboard(Dashboard):
     def _one_query(self, change: Any) -> None:
         if change.new < 0:
             self.queries = []
-        elif change.new not in self.queries:
+        elif self.queries[-1:] != [change.new]:
             self.queries = [change.new]
 
     @observe("queries")
@@ -331,10 +335,15 @@ class AttentionDashboard(Dashboard):
 
     @validate("score", "x", "y")
     def _known_score(self, proposal: Any) -> str:
-        kinds = [score["name"] for score in self._scores]
-        if proposal.value and proposal.value not in kinds:
-            raise InputError(f"there is no score {proposal.value!r}; {nearest(proposal.value, kinds)}")
+        if proposal.value == DIRECT and self._opened.sources and self._opened.direct is None:
+            self._opened.with_direct()  # a state may ask for it before anyone looked at contributions
+            self._scores = self._opened.scores()
+        if proposal.value and proposal.value not in self._kinds():
+            raise InputError(f"there is no score {proposal.value!r}; {nearest(proposal.value, self._kinds())}")
         return proposal.value
+
+    def _kinds(self) -> list[str]:
+        return [score["name"] for score in self._scores]
 
     @validate("state")
     def _own_state(self, proposal: Any) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from .runs import Sources
 from .thumbnails import Thumbnails, thumbnails
 
 KINDS = ("previous_token", "duplicate_token", "induction", "first_token")
+DIRECT = "direct_logit"  # what a head adds to the metric: a score once it is asked for
 
 
 class Opened:
@@ -173,12 +174,17 @@ class Opened:
             return source.contributions(layer)
         return source.norms(layer)
 
+    @property
+    def reads_metric(self) -> bool:
+        """Whether what is shown holds the position that the metric is read at."""
+        return self.sources[0].position in self.positions
+
     def with_direct(self) -> None:
         """Adds what each head adds to the metric to the scores."""
         source = self.sources[0]
         of_layer = {layer: source.direct(layer) for layer in dict.fromkeys(layer for layer, _ in self.heads)}
         values = [float(of_layer[layer][head]) for layer, head in self.heads]
-        self.direct = {"name": "direct_logit", "unit": "logit", "chance": None, "values": _round(values)}
+        self.direct = {"name": DIRECT, "unit": "logit", "chance": None, "values": _round(values)}
 
     def present(self, layer: int, head: int, quantity: str, hidden: Sequence[int], renormalise: bool) -> Array:
         """[query, key] of the first run as a view shows it: columns hidden, rows perhaps renormalised, columns weighed.

@@ -52,6 +52,8 @@ class OfModel(Subject):
         self.run = Run(checked_model(model), read_one(model, tokens, attention_mask))
         self.second = None if against is None else self._second(model, tokens, against, attention_mask)
         self.n_examples = len(self.run.text.tokens)
+        for example in range(self.n_examples):
+            chosen.positions_of(self._length(example))  # later would be when somebody turns to it
         spec = hashlib.sha256(json.dumps(model.spec.to_dict(), sort_keys=True).encode()).hexdigest()[:12]
         heads = max(block.attn.hook_z.sizes[2] for block in model.blocks)
         self.identity = {"what": "a model", "layers": model.spec.n_layers, "heads": heads, "spec": spec}
@@ -81,14 +83,17 @@ class OfModel(Subject):
 
     def open(self, example: int) -> Opened:
         check_index("example", example, self.n_examples)
-        n = int((self.run.text.positions[example] >= 0).sum())
-        positions, note = self.chosen.positions_of(n)
+        positions, note = self.chosen.positions_of(self._length(example))
         first = self.run.patterns(example, positions)
         second = self.second.patterns(example, positions) if self.second else None
         heads, more = self.chosen.heads_of(first)
         ids = self.run.text.tokens[example][first.columns][None]
         sources = [Sources(run, shown, self.metric) for run, shown in self._pairs(first, second)]
         return Opened(first, second, heads, ids.cpu(), self.chosen.scores, sources, " ".join([*note, *more]))
+
+    def _length(self, example: int) -> int:
+        """Its tokens, padding left out."""
+        return int((self.run.text.positions[example] >= 0).sum())
 
     def _pairs(self, first: Any, second: Any) -> list[tuple[Run, Any]]:
         return [(self.run, first), *([(self.second, second)] if self.second else [])]

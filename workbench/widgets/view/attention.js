@@ -76,12 +76,16 @@ function render({ model, el }) {
     layer.fill(layers.map((l) => [l, `${l}`]));
     view.fill(get("_quantities").map((quantity) => [quantity, QUANTITIES[quantity]]));
     view.root.hidden = get("_quantities").length < 2;
-    newHead();
   }
 
-  function newHead() {
+  function newHeads() {
+    preview = null;
+    grid.build();
+    if (colours) grid.paint(colours);
+  }
+
+  function newPattern() {
     heads = decodeHead(model, tokens().length);
-    weighAll();
   }
 
   // What the kernel has sent of the present choice: all of it, or we wait.
@@ -95,8 +99,6 @@ function render({ model, el }) {
     const exact = exactRows();
     shown = heads.map((pattern, i) => weigh(pattern, { hidden: hidden(), renormalise: get("renormalise"), factors: factors[i], only, exact: exact[i] }));
     most = Math.max(...shown.map((each) => mostOf(each, quantity === "attention" && !get("renormalise") && !hidden().size)));
-    showChoice();
-    redraw();
   }
 
   // One Float32Array for each run.
@@ -284,17 +286,18 @@ function render({ model, el }) {
   }
 
   // ---- life
-  const weighed = ["hidden", "renormalise", "quantity", "_columns", "_columns_of", "_row", "_row_of"];
-  const scored = ["score", "ordered", "minimum", "arrangement", "x", "y", "_scores"];
+  const later = inTurn(newHeads, newText, newPattern, weighAll, showScores, showChoice, redraw, refresh);
+  const weighed = later(weighAll, showChoice, redraw);
+  const scored = later(showScores);
+  const chose = later(showChoice);
   const stop = listen(model, {
-    _shown: newHead, _failed: showChoice, layer: showChoice, head: showChoice, selection: showChoice,
-    queries: () => (source = -1, refresh()), direction: refresh, scale: () => (showChoice(), redraw()),
-    _thumbs: () => (grid.build(), colours && grid.paint(colours), showScores()), _tokens: newText, _heads: newText, _note: showChoice,
-    ...Object.fromEntries(weighed.map((trait) => [trait, weighAll])),
-    ...Object.fromEntries(scored.map((trait) => [trait, showScores])),
+    _thumbs: later(newHeads, showScores), _heads: later(newHeads, newText, showScores), _tokens: later(newText, newPattern, weighAll, showChoice, redraw),
+    _shown: later(newPattern, weighAll, showChoice, redraw), _columns: weighed, _columns_of: weighed, _row: weighed, _row_of: weighed,
+    hidden: weighed, renormalise: weighed, quantity: weighed, scale: later(showChoice, redraw), direction: later(showChoice, refresh), queries: () => (source = -1, later(refresh)()),
+    layer: chose, head: chose, selection: chose, example: chose, _failed: chose, _note: chose,
+    score: scored, ordered: scored, minimum: scored, arrangement: scored, x: scored, y: scored, _scores: scored,
   });
-  newText();
-  showScores();
+  [newText, newPattern, weighAll, showChoice, showScores].forEach((step) => step());
   const unmount = mount(el, root, (read) => {
     colours = read;
     grid.paint(colours);
@@ -303,6 +306,7 @@ function render({ model, el }) {
   return () => {
     stop();
     unmount();
+    grid.close();
   };
 }
 

@@ -67,6 +67,21 @@ function listen(model, listeners) {
   return () => named.forEach(([event, listener]) => model.off(event, listener));
 }
 
+// A message changes several traits; what they ask for is done when all are there: each step once, in this order.
+// `later(...steps)` is a listener that asks for these.
+function inTurn(...order) {
+  const due = new Set();
+  const now = () => {
+    const asked = order.filter((step) => due.has(step));
+    due.clear();
+    asked.forEach((step) => step());
+  };
+  return (...steps) => () => {
+    if (!due.size) queueMicrotask(now);
+    steps.forEach((step) => due.add(step));
+  };
+}
+
 // The model of a page without a kernel: its traits are `values`; `answer(name)` does what the kernel would when a trait
 // has changed.
 function offlineModel(values, answer = () => {}) {

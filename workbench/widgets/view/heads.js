@@ -228,5 +228,6 @@ function headGrid(model, { pointed, chosen }) {
     pointed(null);
   });
   build();
-  return { root, build, arrange, paint, fit, mark: () => (mark(), note()), describe, preview: (head) => thumbs.of(head.i) };
+  const close = () => sheet && URL.revokeObjectURL(sheet);
+  return { root, build, arrange, paint, fit, close, mark: () => (mark(), note()), describe, preview: (head) => thumbs.of(head.i) };
 }
