@@ -21,7 +21,7 @@ from . import decompose
 from .decompose import Index, Token
 from .errors import InputError, KindError, LoadError, MissingError, SiteError
 from .files import atomic_file
-from .model.pass_ import Attended
+from .model.pass_ import Attended, Positions
 from .model.transformer import Transformer
 from .sites import Selector, Site, Sites
 from .sizes import size_text
@@ -67,14 +67,14 @@ class ActivationCache(Mapping[str, Tensor]):
         return value if self.has_batch_dim else value[0]
 
     def pattern_part(
-        self, layer: int, example: int, queries: Int[Tensor, " query"], keys: Int[Tensor, " key"]
+        self, layer: int, example: int, queries: Positions, keys: Positions
     ) -> Float[Tensor, "head query key"]:
         """Some rows of one example's pattern over some columns, without the rest being made. A row divides its
         attention among these keys alone: leave out none that it sees, unless hooks made the pattern (`pattern_edited`),
         of which this is a cut."""
         name = self._sites.one(("pattern", layer)).name
         if name in self._values:
-            return self._values[name][example][:, queries[:, None], keys]
+            return self._values[name][example][:, queries][:, :, keys].clone()
         return self._looked[name].part(example, queries, keys)
 
     def pattern_edited(self, layer: int) -> bool:

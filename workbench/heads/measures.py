@@ -54,7 +54,7 @@ class Measure(Protocol):
 class Places:
     """The attention that queries pay to places, the mean over the queries that have any.
 
-    example, query, key: [place] the columns of each.
+    example, query, key: [place] the columns of each, in order of queries.
     chance: of uniform attention: 1 / (position + 1) for each place.
     """
 
@@ -76,7 +76,8 @@ class Places:
             n_queries += len(query.unique())
             attention += float((1 / (query.double() + 1)).sum())
             places.append(torch.stack([torch.full_like(query, text), columns[query], columns[key]]))
-        example, query, key = torch.cat(places, 1)
+        found = torch.cat(places, 1)
+        example, query, key = found[:, found[1].argsort(stable=True)]
         return cls(example, query, key, n_queries, attention / n_queries if n_queries else torch.nan)
 
     def of(self, pattern: Float[Tensor, "batch head query key"]) -> Float[Tensor, " head"]:
@@ -84,7 +85,8 @@ class Places:
 
     def of_rows(self, rows: Float[Tensor, "batch head row key"], start: int) -> Float[Tensor, " head"]:
         """What rows from `start` on add to it: those of all rows sum to it. Their keys may end with the last row."""
-        there = (self.query >= start) & (self.query < start + rows.shape[2])
+        ends = torch.tensor([start, start + rows.shape[2]], device=self.query.device)
+        there = slice(*torch.searchsorted(self.query, ends).tolist())
         places = (self.example[there], self.query[there] - start, self.key[there])
         example, query, key = (index.to(rows.device) for index in places)
         return rows[example, :, query, key].float().sum(0) / self.n_queries

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -21,6 +21,7 @@ from .masks import Visibility
 from .memory import Kept, Memory, Nothing
 
 T = TypeVar("T")
+Positions: TypeAlias = slice | Int[Tensor, " pos"]  # a slice copies nothing
 
 
 @runtime_checkable
@@ -80,19 +81,15 @@ class Attended:
         """Whether hooks made the pattern, so that a query may weigh what lies ahead of it."""
         return self._pattern is not None
 
-    def part(
-        self, example: int, queries: Int[Tensor, " query"], keys: Int[Tensor, " key"]
-    ) -> Float[Tensor, "head query key"]:
+    def part(self, example: int, queries: Positions, keys: Positions) -> Float[Tensor, "head query key"]:
         """The weights of some of one example's queries on some keys, all that these queries see being among them,
         without the rest being made. An edited pattern may be cut anywhere."""
         if self._pattern is not None:
-            return self._pattern[example][:, queries[:, None], keys]
-        seen = self._visible
-        visible = replace(
-            seen, query_pos=seen.query_pos[[example]][:, queries], key_pos=seen.key_pos[[example]][:, keys]
-        )
-        kept = {name: tensor[[example]][:, keys] for name, tensor in self._kept.items()}
-        return self._mixer.weights(self._q[[example]][:, queries], kept, visible)[0]
+            return self._pattern[example][:, queries][:, :, keys].clone()
+        one, seen = slice(example, example + 1), self._visible
+        visible = replace(seen, query_pos=seen.query_pos[one, queries], key_pos=seen.key_pos[one, keys])
+        kept = {name: tensor[one, keys] for name, tensor in self._kept.items()}
+        return self._mixer.weights(self._q[one, queries], kept, visible)[0]
 
     def then(self, steps: Sequence[Attended]) -> Attended:
         """One attention of these queries and those of steps that followed, over the last step's keys, which hold all

@@ -109,7 +109,7 @@ class OfCache(Patterns):
     def rows(self, layer: int, start: int, stop: int) -> Float[Tensor, "head row key"]:
         edited = self.cache.pattern_edited(layer)
         keys = self.columns if edited else self._seen(stop)
-        rows = self.cache.pattern_part(layer, self.example, self.columns[start:stop], keys).float().cpu()
+        rows = self.cache.pattern_part(layer, self.example, _run(self.columns[start:stop]), _run(keys)).float().cpu()
         if edited or self._complete:
             return rows
         return rows[:, :, torch.tensor(self.positions[:stop])]  # columns of what is seen stand in order of positions
@@ -125,6 +125,12 @@ class OfCache(Patterns):
             return self.columns[:stop]
         where = self.cache.positions[self.example]
         return ((where >= 0) & (where <= self.positions[stop - 1])).nonzero()[:, 0]
+
+
+def _run(columns: Int[Tensor, " pos"]) -> Int[Tensor, " pos"] | slice:
+    """Columns as a slice where they follow each other, so that nothing is copied for them."""
+    start, stop = int(columns[0]), int(columns[-1]) + 1
+    return slice(start, stop) if stop - start == len(columns) else columns
 
 
 class OfWeights(Patterns):

@@ -87,9 +87,14 @@ def _of_layer(
 
 def pool(rows: Float[Tensor, "head row key"], block: int) -> Float[Tensor, "head row column"]:
     """The largest of each block x block cells; what is short of a block at the end is one too."""
-    down, across = -rows.shape[1] % block, -rows.shape[2] % block
-    tall = F.pad(rows, (0, 0, 0, down)).unflatten(1, (-1, block)).amax(2)  # rows first: along memory
-    return F.pad(tall, (0, across)).unflatten(2, (-1, block)).amax(3)
+    tall = _filled(rows.mT, block).mT.unflatten(1, (-1, block)).amax(2)  # rows first: along memory
+    return _filled(tall, block).unflatten(2, (-1, block)).amax(3)
+
+
+def _filled(cells: Float[Tensor, "*rest n"], block: int) -> Float[Tensor, "*rest blocks"]:
+    """With zeros up to a whole number of blocks."""
+    short = -cells.shape[-1] % block
+    return F.pad(cells, (0, short)) if short else cells
 
 
 def _moved(rows: Float[Tensor, "head row key"], others: Float[Tensor, "head row other"]) -> Float[Tensor, " head"]:
