@@ -1,5 +1,6 @@
 """The attention dashboard's module alone, in a browser, with the real widget behind it and no notebook between them."""
 
+import base64
 import csv
 import io
 import re
@@ -390,6 +391,31 @@ def test_a_thin_stripe_does_not_fade(view):
     side = view.get("attention-canvas").bounding_box()["height"]
     points = [((row * 2 // 3 + 0.5) / 1024 * side, (row + 0.5) / 1024 * side) for row in (300, 611, 1000)]
     assert view.page.evaluate(PIXELS, ["attention-canvas", points]) == [[13, 53, 99, 255]] * 3
+
+
+# The darkest pixel of a picture, its edges left out, as red + green + blue.
+DARKEST = """async (picture) => {
+  const bitmap = await createImageBitmap(await (await fetch(`data:image/png;base64,${picture}`)).blob());
+  const pen = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+  pen.drawImage(bitmap, 2, 2, bitmap.width - 4, bitmap.height - 4, 0, 0, bitmap.width - 4, bitmap.height - 4);
+  const {data} = pen.getImageData(0, 0, bitmap.width - 4, bitmap.height - 4);
+  let darkest = 765;
+  for (let i = 0; i < data.length; i += 4) if (data[i + 3]) darkest = Math.min(darkest, data[i] + data[i + 1] + data[i + 2]);
+  return darkest;
+}"""
+
+
+def test_a_single_bright_cell_is_seen_on_a_small_thumbnail(view):
+    patterns = torch.zeros(40, 1, 47, 47)
+    for layer in range(40):  # in the middle, away from frames
+        patterns[layer, 0, 24 + layer % 13, 14 + layer % 9] = 1.0
+    view = view(AttentionDashboard.from_weights(words(47), patterns))
+    seen = []
+    for layer in range(40):
+        thumb = view.get(f"head-{layer}-0").locator(".wb-thumb")
+        picture = base64.b64encode(thumb.screenshot()).decode()
+        seen.append(view.page.evaluate(DARKEST, picture))
+    assert max(seen) == min(seen) < 250, seen
 
 
 # From Python.

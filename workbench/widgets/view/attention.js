@@ -81,7 +81,7 @@ function render({ model, el }) {
   function newHeads() {
     preview = null;
     grid.build();
-    if (colours) grid.paint(colours);
+    if (colours) grid.paint(colours, root.clientWidth);
   }
 
   function newPattern() {
@@ -132,7 +132,6 @@ function render({ model, el }) {
     const two = heads.length > 1;
     const names = get("_names");
     const size = two ? clamp(Math.floor((root.clientWidth - 90) / 3), 150, 300) : SIDE;
-    grid.fit(root.clientWidth);
     maps.forEach((map, i) => (map.root.hidden = !used(map, i)));
     if (!preview || drawn !== size) drawAll(two, names, size);
     drawn = size;
@@ -300,7 +299,7 @@ function render({ model, el }) {
   [newText, newPattern, weighAll, showChoice, showScores].forEach((step) => step());
   const unmount = mount(el, root, (read) => {
     colours = read;
-    grid.paint(colours);
+    grid.paint(colours, root.clientWidth);
     redraw();
   });
   return () => {

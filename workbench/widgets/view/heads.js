@@ -6,6 +6,8 @@ const KINDS = {
   previous_token: "previous token", duplicate_token: "duplicate token", induction: "induction", first_token: "first token",
   entropy: "entropy", difference: "difference of the runs", direct_logit: "direct contribution to the logit",
 };
+const POINT = 22; // px of a thumbnail that is a point of a scatter
+const BADGED = 56; // px, at least, of one with its name and score in full under it
 const kindLabel = (name) => KINDS[name] ?? name.replaceAll("_", " ");
 const scoreText = (value, digits = 3) => (value === null || value === undefined ? "–" : Math.abs(value) >= 100 ? value.toFixed(0) : value.toFixed(digits).replace("-", "−"));
 
@@ -23,10 +25,13 @@ function headGrid(model, { pointed, chosen }) {
   let columns = 1;
   // The address of one picture of all thumbnails: a canvas each would be a layer each, and every frame 20 ms and more.
   let sheet = null;
+  let covered = 0; // cells of each in it
+  let fitting = 18; // px of a thumbnail
   let cursor = 0; // place in `heads`
 
   function build() {
     thumbs = decodeThumbs(model);
+    covered = 0;
     const layers = [...new Set(model.get("_heads").map(([layer]) => layer))];
     const numbers = [...new Set(model.get("_heads").map(([, head]) => head))].sort((a, b) => a - b);
     heads = model.get("_heads").map(([layer, head, kv], i) => {
@@ -81,6 +86,7 @@ function headGrid(model, { pointed, chosen }) {
       }
     }
     if (scatter) scatterOut();
+    cover();
     grid.replaceChildren(...(scatter ? axes : ordered ? [] : labels), ...shown.map((head) => head.option));
     tint();
     if (!shown.includes(heads[cursor])) cursor = shown[0]?.i ?? 0;
@@ -117,21 +123,34 @@ function headGrid(model, { pointed, chosen }) {
     }
   }
 
-  function paint(read) {
+  // Thumbnails as large as lets all layers stand side by side; where that is too small to see, the grid scrolls.
+  function paint(read, width) {
     colours = read;
+    covered = 0;
+    fitting = clamp(Math.floor((width - 84) / columns) - 3, 18, 64);
     tint();
+    cover();
+  }
+
+  // Pictures of as many cells as there are pixels: of more, a browser would leave some out.
+  function cover() {
+    const arranged = (as) => grid.classList.contains(as);
+    const size = arranged("wb-scatter") ? POINT : arranged("wb-flow") ? Math.max(fitting, BADGED) : fitting;
+    grid.style.setProperty("--wb-size", `${size}px`);
+    const cells = Math.min(thumbs.side, Math.round(size * (globalThis.devicePixelRatio || 1)));
+    if (!colours || cells === covered) return;
+    covered = cells;
     const across = Math.ceil(Math.sqrt(heads.length));
     const down = Math.ceil(heads.length / across);
     const share = (at, n) => (n > 1 ? `${(100 * at) / (n - 1)}%` : "0");
     for (const head of heads) head.thumb.style.backgroundPosition = `${share(head.i % across, across)} ${share(Math.floor(head.i / across), down)}`;
-    if (sheet) URL.revokeObjectURL(sheet);
-    sheet = URL.createObjectURL(bitmap(thumbs.sheet(across, down), across * thumbs.side, [colours.paper, ...Array.from({ length: 255 }, (_, i) => colours.weight((i + 1) / 255))]));
+    close();
+    const palette = [colours.paper, ...Array.from({ length: 255 }, (_, i) => colours.weight((i + 1) / 255))];
+    sheet = URL.createObjectURL(bitmap(thumbs.sheet(across, down, cells), across * cells, palette));
     grid.style.setProperty("--wb-thumbs", `url(${sheet})`);
     grid.style.setProperty("--wb-thumbs-size", `${100 * across}% ${100 * down}%`);
   }
-
-  // Thumbnails as large as lets all layers stand side by side; where that is too small to see, the grid scrolls.
-  const fit = (width) => grid.style.setProperty("--wb-size", `${clamp(Math.floor((width - 84) / columns) - 3, 18, 64)}px`);
+  const close = () => sheet && URL.revokeObjectURL(sheet);
 
   const isLocked = (head) => model.get("selection").some(([layer, number]) => layer === head.layer && number === head.head);
   const isChosen = (head) => head.layer === model.get("layer") && head.head === model.get("head");
@@ -228,6 +247,5 @@ function headGrid(model, { pointed, chosen }) {
     pointed(null);
   });
   build();
-  const close = () => sheet && URL.revokeObjectURL(sheet);
-  return { root, build, arrange, paint, fit, close, mark: () => (mark(), note()), describe, preview: (head) => thumbs.of(head.i) };
+  return { root, build, arrange, paint, close, mark: () => (mark(), note()), describe, preview: (head) => thumbs.of(head.i) };
 }

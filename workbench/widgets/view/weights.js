@@ -33,13 +33,17 @@ function decodeThumbs(model) {
     end: (row) => (half ? row + 1 : side),
     at: (row, column) => (at(i, row, column) / 255) ** 2,
   });
-  // All of them side by side, a byte for each cell; 0 where no cell is.
-  const sheet = (across, down) => {
-    const bytes = new Uint8Array(across * side * down * side);
+  // All of them side by side, of `cells` x `cells` bytes each, the largest where several fall together; 0 where none is.
+  const sheet = (across, down, cells) => {
+    const bytes = new Uint8Array(across * cells * down * cells);
+    const place = Int32Array.from({ length: side }, (_, at) => Math.floor((at * cells) / side));
     for (let i = 0, k = 0; k < values.length; i++)
       for (let row = 0; row < side; row++) {
-        const start = ((Math.floor(i / across) * side + row) * across + (i % across)) * side;
-        for (let column = 0, end = half ? row + 1 : side; column < end; column++) bytes[start + column] = Math.max(1, values[k++]);
+        const start = ((Math.floor(i / across) * cells + place[row]) * across + (i % across)) * cells;
+        for (let column = 0, end = half ? row + 1 : side; column < end; column++) {
+          const to = start + place[column];
+          bytes[to] = Math.max(1, bytes[to], values[k++]);
+        }
       }
     return bytes;
   };
