@@ -3,9 +3,12 @@ import html
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from workbench.errors import InputError, KindError, TooLargeError, WorkbenchError
 from workbench.figures import attention
+from workbench.figures.pooling import strongest
 from workbench.figures.tokens import visible
 
 
@@ -60,8 +63,43 @@ def test_1024_tokens_get_few_ticks_and_a_hover_for_each(causal):
     assert len(fig.layout.xaxis.tickvals) <= 64
     on = fig.layout["xaxis" + fig.data[0].xaxis[1:]]
     assert on.showticklabels is False
-    assert on.ticktext == tuple(f"␣t{i}" for i in range(1024))
+    assert on.ticktext == tuple(f"␣t{i} … ␣t{i + 1}" for i in range(0, 1024, 2))
+    assert fig.layout.xaxis.ticktext[:2] == ("␣t0", "␣t40")
     assert len(fig.to_json()) < 7_000_000
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("n", [521, 1024])
+def test_no_cell_is_left_out_where_there_are_more_than_pixels(heads, n):
+    """A cell takes a pixel at least, so that a browser draws each; it is the strongest of those that it stands for."""
+    weights = torch.zeros(heads, n, n)
+    alone = [(7, 5), (n - 1, 0), (n - 1, n - 1), (n // 2, n // 3), (n // 2 + 1, n // 3 + 1)]
+    for head in range(heads):
+        for q, k in alone:
+            weights[head, q, k] = 0.25 + 0.125 * head
+    fig = attention(weights if heads > 1 else weights[0], ["a"] * n)
+    for head in range(heads):
+        z, where = fig.data[head].z, fig.data[head].customdata
+        assert z.shape[0] <= fig.layout.height - fig.layout.margin.t - fig.layout.margin.b
+        bright = {tuple(at) for at in where[z > 0].tolist()}
+        assert bright <= set(alone)
+        assert len(bright) >= 4  # two may be neighbours
+        assert set(np.unique(z[~np.isnan(z)]).tolist()) == {0.0, 0.25 + 0.125 * head}
+
+
+@given(st.integers(1, 4), st.integers(1, 23), st.integers(1, 23), st.randoms())
+def test_the_strongest_of_a_block_is_named(block, rows, columns, random):
+    values = [random.choice([0.0, -0.5, 0.25, -2.0, float("nan"), random.random()]) for _ in range(rows * columns)]
+    panel = np.array(values, np.float32).reshape(1, rows, columns)
+    z, where = strongest(panel, block)
+    for down in range(z.shape[1]):
+        for across in range(z.shape[2]):
+            cells = panel[0, down * block : (down + 1) * block, across * block : (across + 1) * block]
+            sizes = np.abs(cells[~np.isnan(cells)])
+            assert np.isnan(z[0, down, across]) == (sizes.size == 0)
+            if sizes.size:
+                assert abs(z[0, down, across]) == sizes.max()
+                assert panel[0][tuple(where[0, down, across])] == z[0, down, across]
 
 
 def test_a_pattern_without_a_mask_is_drawn_whole(ioi):

@@ -399,9 +399,8 @@ DARKEST = """async (picture) => {
   const pen = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
   pen.drawImage(bitmap, 2, 2, bitmap.width - 4, bitmap.height - 4, 0, 0, bitmap.width - 4, bitmap.height - 4);
   const {data} = pen.getImageData(0, 0, bitmap.width - 4, bitmap.height - 4);
-  let darkest = 765;
-  for (let i = 0; i < data.length; i += 4) if (data[i + 3]) darkest = Math.min(darkest, data[i] + data[i + 1] + data[i + 2]);
-  return darkest;
+  const sums = Array.from({length: data.length / 4}, (_, i) => data[4 * i] + data[4 * i + 1] + data[4 * i + 2]);
+  return Math.min(...sums);
 }"""
 
 

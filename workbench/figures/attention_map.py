@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +13,12 @@ from ..errors import InputError
 from .arrays import array, check_size, without_future
 from .edges import Edge
 from .heatmaps import heat_maps
+from .pooling import strongest
 from .tokens import escaped, token_list, visible
 
 ONE, MANY = 520, 224  # px that one pattern, or each of several, may take
+HOVER = "%{y} %{y:d} → %{x} %{x:d}<br><b>%{z:.4f}</b>"
+POOLED_HOVER = "%{y} → %{x}<br>the strongest <b>%{z:.4f}</b>, %{customdata[0]} → %{customdata[1]}"
 
 
 def attention(
@@ -24,7 +28,8 @@ def attention(
 
     `weights` is [query, key], or [head, query, key] (also [1, head, query, key]) for one panel per head;
     `tokens` has one string per position. The hover gives the exact weight and both tokens. What a causal
-    mask hides is blank. Where weights are below zero (a difference, a contribution) the colours are those of a signed
+    mask hides is blank. Of more tokens than pixels a cell stands for several, the strongest, and the hover says which.
+    Where weights are below zero (a difference, a contribution) the colours are those of a signed
     map, even about zero; `quantity` says what they are, and any but "weight" may go beyond 1.
 
     Raises InputError where shapes, tokens or theme do not fit, KindError for what holds no numbers or no
@@ -39,14 +44,18 @@ def attention(
     check_size(pattern.size, "pass fewer heads, such as weights[:4]")
     labels = [visible(token) for token in token_list(tokens, pattern.shape[-1], "the pattern")]
     panels = without_future(pattern.reshape(-1, *pattern.shape[-2:]))
-    cell = _cell(len(labels), many=len(panels) > 1)
+    room = MANY if len(panels) > 1 else ONE
+    block = math.ceil(len(labels) / room)
     signed = bool((panels < 0).any())
     most = _most(panels, least=0 if signed or quantity != "weight" else 1)
-    return heat_maps(
+    where = None
+    if block > 1:
+        panels, where = strongest(panels, block)
+    fig = heat_maps(
         panels,
-        Edge("query", labels, cell),
-        Edge("key", labels, cell),
-        hover="%{y} %{y:d} → %{x} %{x:d}<br><b>%{z:.4f}</b>",
+        _edge("query", labels, block, room),
+        _edge("key", labels, block, room),
+        hover=HOVER if where is None else POOLED_HOVER,
         scale="signed" if signed else "weight",
         span=(-most if signed else 0, most),
         quantity=escaped(quantity),
@@ -54,12 +63,18 @@ def attention(
         title=escaped(title) if title else None,
         theme=theme,
     )
+    for panel, each in enumerate(() if where is None else where):
+        fig.data[panel].update(customdata=each)
+    return fig
 
 
-def _cell(n: int, many: bool) -> float:
-    """Pixels of a cell's side; whole ones where there is room, so that all cells are alike."""
-    side = (MANY if many else ONE) / n
-    return min(26, int(side)) if side >= 2 else side
+def _edge(name: str, labels: Sequence[str], block: int, room: int) -> Edge:
+    """One cell for each `block` labels, named by the first."""
+    firsts, lasts = labels[::block], [labels[min(i + block, len(labels)) - 1] for i in range(0, len(labels), block)]
+    side = room / len(firsts)  # whole pixels where there is room, so that all cells are alike
+    cell = min(26, int(side)) if side >= 2 or block > 1 else side
+    spans = [f"{first} … {last}" for first, last in zip(firsts, lasts, strict=True)]
+    return Edge(name, firsts, cell, spans if block > 1 else None)
 
 
 def _most(panels: np.ndarray, least: float) -> float:

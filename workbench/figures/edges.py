@@ -24,11 +24,13 @@ TICK_LETTERS, HOVER_LETTERS = 14, 48
 
 @dataclass(frozen=True)
 class Edge:
-    """One edge: the axis' name, a label per cell (visible, not escaped), and a cell's size in pixels."""
+    """One edge: the axis' name, a label per cell (visible, not escaped), and a cell's size in pixels. `full` is what
+    the hover calls cells, where that is more than their label."""
 
     name: str
     labels: Sequence[str]
     cell: float
+    full: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -105,5 +107,5 @@ class Edge:
 
     def every_cell(self) -> dict[str, Any]:
         """Tick values and texts for all cells, for the hover."""
-        texts = [escaped(shortened(label, HOVER_LETTERS)) for label in self.labels]
+        texts = [escaped(shortened(label, HOVER_LETTERS)) for label in self.full or self.labels]
         return {"tickvals": list(range(len(self))), "ticktext": texts}

@@ -105,7 +105,7 @@ def _cells(n_rows: int, n_pos: int) -> tuple[float, bool]:
     written = n_pos <= COLUMNS_WITH_TEXT and n_rows * n_pos <= CELLS_WITH_TEXT
     if written:
         return min(72, max(46, ROOM // n_pos)), True
-    return (ROOM // n_pos if n_pos <= ROOM // 2 else ROOM / n_pos), False
+    return (ROOM // n_pos if n_pos <= ROOM // 2 else max(1, ROOM / n_pos)), False
 
 
 def _cell_texts(texts: Sequence[Sequence[Sequence[str]]], right: Array, width: float) -> list[list[str]]:

@@ -136,7 +136,7 @@ def _height(cells: int, many: bool = False) -> float:
 
 def _width(cells: int, many: bool) -> float:
     room = 252 if many else 840
-    return min(16 if many else 34, room // cells) if cells <= room // 2 else room / cells
+    return min(16 if many else 34, room // cells) if cells <= room // 2 else max(1, room / cells)
 
 
 def _word(axis: str) -> str:
