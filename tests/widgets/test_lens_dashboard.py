@@ -386,3 +386,7 @@ def test_half_precision_and_other_integers(lens):
     found = read(LensDashboard(other)._page, 4)
     np.testing.assert_array_equal(found["logprobs"], lens.logprobs[0].half().float().numpy())
     np.testing.assert_array_equal(found["next_ranks"][..., 0], lens.next_ranks[0].numpy())
+
+
+def test_it_says_what_it_is_of(lens):
+    assert repr(LensDashboard(lens)) == "LensDashboard of 4 layers x 5 positions"

@@ -439,3 +439,8 @@ def test_the_attention_goes_along(model):
 def test_nothing_of_a_token_is_markup(model):
     r = replace(mixed_sweep(), labels={"layer": ("0", "1"), "pos": ("</script><script>alert(1)</script>", "b", "c")})
     assert "<script>alert" not in PatchingDashboard(r).to_html()
+
+
+def test_it_says_what_it_is_of(model):
+    shown = repr(PatchingDashboard(patched(model)))
+    assert shown.startswith("PatchingDashboard of SweepResult of resid_pre (denoise): ")

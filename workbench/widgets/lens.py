@@ -238,6 +238,10 @@ class LensDashboard(Dashboard):
         shown = table["pos"].isin(self._pages.positions(self.example))
         return table.loc[(table["example"] == self.example) & shown, :].reset_index(drop=True)
 
+    def __repr__(self) -> str:
+        _, rows, pos, _ = self.lens.tokens.shape
+        return f"LensDashboard of {rows} layers x {pos} positions"
+
 
 def _spans(positions: Sequence[int]) -> str:
     """'0 to 3 and 7': sorted positions in words."""

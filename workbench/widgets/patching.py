@@ -264,6 +264,9 @@ class PatchingDashboard(Dashboard):
             result = replace(sweep_axes.one_pair(result, self.pair), labels=self._texts_of.labels(self.pair))
         return result if self.slice < 0 else sweep_axes.one_sheet(result, self._axes.sheets, self.slice)
 
+    def __repr__(self) -> str:
+        return f"PatchingDashboard of {self._result!r}"
+
 
 def _checked(result: object) -> SweepResult:
     if not isinstance(result, SweepResult):

@@ -132,12 +132,12 @@ function readColours(root) {
   };
   const names = (prefix, ...ends) => ends.map((end) => read(`${prefix}-${end}`));
   const ramp = steps(names("ramp", 0, 1, 2, 3, 4, 5));
-  const both = steps([...names("minus", 3, 2, 1), read("ramp-0"), ...names("plus", 1, 2, 3)]);
+  const both = steps([...names("minus", 3, 2, 1), read("ramp-0"), ...names("plus", 1, 2, 3)], 257); // with one in the middle
   const pale = steps(names("pale", 0, 1, 2));
   const [ink, soft, field, paper] = ["ink", "soft", "field", "paper"].map(read);
   const mono = getComputedStyle(root).getPropertyValue("--wb-mono") || "monospace";
   probe.remove();
-  const at = (colours, share) => colours[Math.round(255 * clamp(share || 0, 0, 1))];
+  const at = (colours, share) => colours[Math.round((colours.length - 1) * clamp(share || 0, 0, 1))];
   return {
     ink, soft, field, paper, mono,
     weight: (share) => at(ramp, share),
@@ -146,9 +146,9 @@ function readColours(root) {
   };
 }
 
-const steps = (stops) =>
-  Array.from({ length: 256 }, (_, i) => {
-    const at = (i / 255) * (stops.length - 1);
+const steps = (stops, n = 256) =>
+  Array.from({ length: n }, (_, i) => {
+    const at = (i / (n - 1)) * (stops.length - 1);
     const low = Math.min(Math.floor(at), stops.length - 2);
     return stops[low].map((a, c) => Math.round(a + (stops[low + 1][c] - a) * (at - low)));
   });
@@ -170,9 +170,11 @@ const SHARES = {
 
 // ---- the life of a view ----------------------------------------------------------------------------------
 
-// A key pressed in a view is the view's: a notebook would take an arrow or a letter for a command of its own.
-function ownKey(event) {
-  if (!event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+// A key pressed in a view is the view's: a notebook would take an arrow or a letter for a command of its own. JupyterLab
+// asks the very element that has the focus.
+function keepKeys(root) {
+  root.addEventListener("focusin", (event) => event.target.setAttribute("data-lm-suppress-shortcuts", "true"));
+  root.addEventListener("keydown", (event) => !event.ctrlKey && !event.metaKey && !event.altKey && event.stopPropagation());
 }
 
 // Puts `root` into `el`; calls `draw` once it is on a page with styles to read, again when the theme changes, and when
@@ -193,7 +195,7 @@ function mount(el, root, draw) {
   themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class"] });
   const queries = ["(prefers-color-scheme: dark)", "(forced-colors: active)", "(prefers-contrast: more)"].map((q) => matchMedia(q));
   queries.forEach((query) => query.addEventListener("change", now));
-  root.addEventListener("keydown", ownKey);
+  keepKeys(root);
   el.append(root);
   sized.observe(root);
   width = root.clientWidth;

@@ -138,8 +138,6 @@ function lensView(model, labels, targets, { pointed, chosen, escaped }) {
     element("p", { class: "wb-note" }, model.get("_note") ?? ""),
     element("div", { class: "wb-bar" }, scale, star),
     body, live);
-  // JupyterLab takes the letters of its commands from what has the focus, unless that itself says so.
-  for (const reached of root.querySelectorAll("select, button")) reached.setAttribute("data-lm-suppress-shortcuts", "true");
   const settle = (from) => {
     example.show(from.get("example"));
     show.show(from.get("show"));

@@ -13,7 +13,6 @@ const LETTER = 6.7; // px of one, in the edges and the cells
 function cellMap({ testid, name, down, across, pointed, chosen, escaped = () => {} }) {
   const canvas = element("canvas", {
     "data-testid": testid, tabindex: "0", role: "application", "aria-roledescription": "heat map",
-    "data-lm-suppress-shortcuts": "true", // JupyterLab's commands wait while this has the focus
     "aria-label": `${name}: arrow keys move, Enter chooses, Escape lets go`,
   });
   const mark = element("div", { class: "wb-mark wb-cell", hidden: "" });

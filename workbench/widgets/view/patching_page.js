@@ -37,7 +37,6 @@ function patchingView(model, about, { pointed, chosen, escaped, locks, stepped, 
       element("div", { class: "wb-side" }, readout,
         element("p", { class: "wb-list-title" }, "Strongest effects"), list, ...(about.unit ? [chips] : []))), live);
 
-  keepKeys(root);
 
   return {
     root, map, csv,
@@ -63,17 +62,11 @@ function patchingView(model, about, { pointed, chosen, escaped, locks, stepped, 
   };
 }
 
-// JupyterLab takes the keys of its commands from what has the focus, unless that itself says so.
-function keepKeys(root) {
-  for (const reached of root.querySelectorAll("select, button")) reached.setAttribute("data-lm-suppress-shortcuts", "true");
-}
-
 // Puts items in place of others; the one in the place of what had the focus has it.
 function fill(root, items) {
   const buttons = () => [...root.querySelectorAll("button")];
   const at = buttons().indexOf(document.activeElement);
   root.replaceChildren(...items);
-  keepKeys(root);
   if (at >= 0) buttons()[Math.min(at, buttons().length - 1)]?.focus();
 }
 
