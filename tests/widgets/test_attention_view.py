@@ -64,6 +64,25 @@ def test_hovering_shows_where_a_token_looks_and_sends_nothing(shown, ioi):
     assert view.sent() == []
 
 
+def test_who_looks_back_is_said_beside(shown, ioi):
+    view, weights = shown
+    other = view.get("other-way")
+
+    def listed(values, places):
+        return ", ".join(f"{visible(ioi[p])} at {p} ({values[p].item():.4f})" for p in places)
+
+    view.get("token-9").hover()
+    column = weights[0, 0, :, 9]
+    best = column.argsort(descending=True)[:3].tolist()
+    assert other.text_content() == f"Attended to most by {listed(column, best)}"
+    view.get("token-13").hover()
+    assert other.text_content() == f"Attended to most by {listed(weights[0, 0, :, 13], [13])}"
+    view.get("direction-select").select_option("attended_by")
+    view.get("token-3").hover()
+    row = weights[0, 0, 3]
+    assert other.text_content() == f"Attends most to {listed(row, row.argsort(descending=True)[:3].tolist())}"
+
+
 def test_the_rest_is_accounted_for(shown):
     view, weights = shown
     rest = weights[0, 0, 13].sort(descending=True).values[8:].sum().item()

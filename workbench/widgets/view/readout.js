@@ -1,6 +1,7 @@
 // What is looked at, in words and numbers.
 
 const SOURCES = 8; // tokens listed
+const BACK = 3; // of those of the other direction
 
 const weightText = {
   attention: (value) => value.toFixed(4),
@@ -36,11 +37,20 @@ function readout() {
         element("span", { class: "wb-lock" }, locked ? "locked" : "")),
       element("table", {}, ...heading, element("tbody", {}, ...rows)),
       element("p", {}, rest.length ? `${rest.length} more share ${value(sum)}` : ""),
+      ...(quantity === "contribution" ? [] : [theOtherWay(runs[0], tokens, positions, looking, !byKey, value)]),
       ...notes.map((note) => element("p", { class: "wb-small" }, note)),
     );
     return first;
   }
   return { root, show };
+}
+
+// Beside where a token looks, who looks at it, in a line.
+function theOtherWay(shown, tokens, positions, looking, byKey, value) {
+  const best = sourcesOf(shown, looking, byKey).slice(0, BACK);
+  const named = best.flatMap(({ key, weight }, i) => [i ? ", " : " ", tokenText(tokens[key]), ` at ${positions[key]} (${value(weight)})`]);
+  const verb = byKey ? "Attended to most by" : "Attends most to";
+  return element("p", { class: "wb-small wb-soft", "data-testid": "other-way" }, verb, ...(best.length ? named : [" nothing shown"]));
 }
 
 function subject(tokens, positions, looking, second) {
