@@ -39,6 +39,23 @@ def test_as_json_and_a_page(run, smollm, tmp_path):
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+def test_a_single_token(run):
+    code, out, err = run("attention", "smollm2-135m", "Hello")
+    assert (code, out.strip(), err) == (0, "0:Hello", "")
+
+
+def test_what_a_page_has_no_room_for_is_said(run, monkeypatch):
+    monkeypatch.setattr("workbench.widgets.subjects.MAX_TOKENS", 6)
+    monkeypatch.setattr("workbench.cli.attention.MAX_TOKENS", 6)
+    code, out, err = run("attention", "smollm2-135m", PROMPT)
+    assert (code, err) == (0, "")
+    assert "Positions 0 to 5 of 14 are shown; positions= chooses others." in out
+    code, out, err = run("attention", "smollm2-135m", PROMPT, "--correct", " Mary")
+    assert (code, err) == (0, "")
+    assert "6 of 14 positions are shown" in out
+    assert "direct logit" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

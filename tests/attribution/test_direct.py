@@ -568,6 +568,16 @@ def test_the_grid_of_heads_and_of_neurons(model):
         wb.direct_logit_attribution(model, some_tokens(), METRIC).grid()
 
 
+def test_the_grid_of_experts():
+    layer = plain_spec().layers[0]
+    experts = MixtureOfExpertsSpec(RouterSpec(n_experts=3, top_k=2), GatedMLPSpec(8))
+    model = powered(plain_spec(layers=(layer, replace(layer, mlp=experts))))
+    parts = wb.direct_logit_attribution(model, some_tokens(), METRIC, "neuron", layers=(1,))
+    assert parts.grid().shape == (2, 2, 3)
+    assert parts.grid()[:, 0].isnan().all()
+    assert torch.equal(parts.grid()[:, 1, 2], named(parts)["L1E2"])
+
+
 def test_layers_with_unequal_heads():
     layer = plain_spec().layers[0]
     narrow = replace(layer, attn=replace(layer.attn, n_heads=2, n_kv_heads=1))

@@ -194,6 +194,51 @@ def test_a_metric_that_is_not_linear_is_refused(model):
         AttentionDashboard(model, some_tokens(1), metric=wb.logprob(3))
 
 
+def test_two_runs_are_held_against_one_logit(model):
+    """Without a metric each run says something else: what the first says is meant for both."""
+    clean, corrupted = some_tokens(1, seed=1), some_tokens(1, seed=4)
+    said = int(model(clean)[0][0, -1].argmax())
+    assert said != int(model(corrupted)[0][0, -1].argmax())
+    widget = AttentionDashboard(model, clean, against=corrupted, layer=1, head=2, quantity="contribution")
+    assert widget._columns_of["metric"] == f"logit of {said}"
+    for run, tokens in enumerate((clean, corrupted)):
+        parts = wb.direct_logit_attribution(model, tokens, wb.logit(said), by="head")
+        wanted = parts.values[0, parts.labels.index("L1H2")].item()
+        factors = np.frombuffer(widget._columns, "<f4").reshape(2, -1)[run]
+        assert (patterns_of(everything(widget))[run][-1] * factors).sum() == pytest.approx(wanted, abs=1e-4)
+        assert widget._columns_of["adds"][run] == pytest.approx(wanted, rel=1e-3)
+
+
+def test_a_head_that_a_hook_silences_adds_nothing(model):
+    tokens = some_tokens(1)
+    silenced = model.with_hooks([wb.zero("z", layers=1, heads=[2])])
+    widget = AttentionDashboard(silenced, tokens, metric=wb.logit(3), layer=1, head=2, quantity="contribution")
+    assert (widget._columns_of["adds"], widget._columns_of["changed"]) == ([0.0], True)
+    parts = wb.direct_logit_attribution(silenced, tokens, wb.logit(3), by="head")
+    direct = next(score["values"] for score in widget._scores if score["name"] == "direct_logit")
+    for (layer, head, _), value in zip(widget._heads, direct, strict=True):
+        assert value == pytest.approx(parts.values[0, parts.labels.index(f"L{layer}H{head}")].item(), rel=1e-3)
+    assert AttentionDashboard(model, tokens, quantity="contribution")._columns_of["changed"] is False
+
+
+def test_a_contribution_that_is_made_elsewhere_is_not_chosen(model):
+    widget = AttentionDashboard(model, some_tokens(1), positions=[0, 1, 2], quantity="value_weighted")
+    before = widget.state
+    with pytest.raises(InputError, match="the metric reads position 6, which is not among those shown"):
+        widget.quantity = "contribution"
+    assert (widget.quantity, widget.state) == ("value_weighted", before)
+    assert widget._failed["quantity"] == "contribution"
+    widget.layer = 1
+    assert widget._failed == {}
+    with pytest.raises(InputError, match="the metric reads position 6"):
+        AttentionDashboard(model, some_tokens(1), positions=[0, 1, 2], quantity="contribution")
+    mask = torch.ones(2, 7, dtype=torch.long)
+    mask[0, 3:] = 0  # read at 2 in the first text, at 6 in the second
+    batch = AttentionDashboard(model, some_tokens(2), attention_mask=mask, positions=[0, 1, 2], quantity="contribution")
+    batch.example = 1
+    assert batch.quantity == "attention"
+
+
 # Heads.
 
 
@@ -216,6 +261,37 @@ def test_scores_are_those_of_head_scores(model):
             np.testing.assert_allclose(score["values"], wanted[score["name"]].flatten(), rtol=1e-3, atol=1e-6)
             chance = wanted.chance[wanted.kinds.index(score["name"])]
             assert score["chance"] == pytest.approx(chance.item(), abs=1e-4)
+
+
+def test_scores_of_a_part_are_what_their_names_say(model):
+    def kinds(positions):
+        widget = AttentionDashboard(model, torch.tensor([[5, 6, 5, 6, 5, 6, 5]]), positions=positions)
+        return widget, [score["name"] for score in widget._scores]
+
+    everywhere = ["previous_token", "duplicate_token", "induction", "first_token", "entropy"]
+    assert kinds(None)[1] == everywhere
+    assert kinds([0, 2, 4])[1] == ["duplicate_token", "first_token", "entropy"]  # nobody's neighbours are shown
+    widget, without_first = kinds([2, 3, 4, 5])
+    assert without_first == ["previous_token", "duplicate_token", "induction", "entropy"]
+    layer, head, _ = widget._heads[5]
+    rows = model(torch.tensor([[5, 6, 5, 6, 5, 6, 5]]))[1][layer][0, head]
+    previous = np.mean([rows[q, q - 1].item() for q in (3, 4, 5)])  # 2 is no first token, and counts as a key
+    assert widget._scores[0]["values"][5] == pytest.approx(previous, rel=1e-3)
+
+
+def test_scores_without_a_place_are_no_numbers(model):
+    scores = wb.head_scores(model, tokens=torch.arange(7)[None])  # nothing is said twice
+    widget = AttentionDashboard(model, torch.arange(7)[None], scores=scores)
+    induction = next(score for score in widget._scores if score["name"] == "induction")
+    assert (induction["chance"], set(induction["values"])) == (None, {None})
+    json.loads(json.dumps(everything(widget)["_scores"], allow_nan=False))
+    widget.to_html()  # which refuses what JSON cannot hold
+
+
+def test_one_token_has_no_scores(model):
+    widget = AttentionDashboard(model, torch.tensor([[3]]))
+    assert list(widget.scores.columns) == ["kind", "layer", "head", "score", "chance"]
+    assert len(widget.scores) == 0
 
 
 def test_scores_from_elsewhere(model):
@@ -526,6 +602,10 @@ def test_a_state_is_taken_back(model):
     assert fresh.state == widget.state
     assert everything(fresh)["_pattern"] == everything(widget)["_pattern"]
     assert AttentionDashboard(model, tokens, state=widget.state, layer=0).layer == 0
+    assert AttentionDashboard(model, tokens, state=widget.state, query=1).queries == [1]
+    assert AttentionDashboard(model, tokens, state=widget.state, queries=[4, 3]).query == 3
+    with pytest.raises(InputError, match=r"query is 1 and queries are \[4\]"):
+        AttentionDashboard(model, tokens, query=1, queries=[4])
 
 
 def test_a_state_of_something_else_is_refused(model, weights):
@@ -547,7 +627,9 @@ def test_a_state_of_something_else_is_refused(model, weights):
         AttentionDashboard(model, some_tokens(1), state={**widget.state, "heat": 1})
     before = dict(widget.state)
     with pytest.raises(InputError, match="no query 99"):
-        widget.state = {**before, "layer": 2, "queries": [99]}
+        widget.state = {**before, "layer": 2, "query": 99, "queries": [99]}
+    with pytest.raises(InputError, match=r"query is 1 and queries are \[3\]: query is the last"):
+        widget.state = {**before, "layer": 2, "query": 1, "queries": [3]}
     assert widget.state == before
     assert (widget.layer, widget.query) == (0, -1)
 

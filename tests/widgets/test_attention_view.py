@@ -265,6 +265,21 @@ def test_heads_sorted_filtered_and_scattered(view, causal, ioi):
     assert chosen(view)[3]
 
 
+def test_where_no_head_is_shown_none_is_locked(view, causal, ioi):
+    view = view(AttentionDashboard.from_weights(ioi, causal(2, 2, 14), score="entropy", minimum=99.0))
+    assert view.get("head-grid").locator("[role=option]").count() == 0
+    view.get("head-grid").focus()
+    view.page.keyboard.press("Enter")
+    assert view.sent() == []
+
+
+def test_the_first_token_can_be_hidden_where_it_is_shown(view, causal, ioi):
+    weights = causal(2, 2, 14)
+    part = view(AttentionDashboard.from_weights(ioi, weights, positions=range(3, 9)))
+    assert not part.get("hide-first").is_visible()
+    assert view(AttentionDashboard.from_weights(ioi, weights), page=part.page).get("hide-first").is_visible()
+
+
 def test_the_selects_choose_too(shown, ioi):
     view, weights = shown
     view.get("layer-select").select_option("1")
@@ -485,6 +500,37 @@ def test_another_text_of_the_batch_while_it_is_weighed_and_locked(view, model): 
     assert sources(view.root)[best[0]] == (other.tokens[best[0]], f"{weights[262, best[0]].item():.4g}")
 
 
+def test_texts_that_differ_in_their_weights_alone(view, causal):
+    one, other = causal(2, 3, 5), causal(2, 3, 5).flip(0)
+    both = [torch.stack(layer) for layer in zip(one, other, strict=True)]
+    tokens = list("abcde")
+    view = view(AttentionDashboard.from_weights(tokens, both))
+    check_readout(view.root, tokens, one[0, 0], 4)
+    view.widget.example = 1
+    view.answer()
+    check_readout(view.root, tokens, other[0, 0], 4)
+
+
+def test_texts_that_differ_in_the_second_run_alone(view, model):  # noqa: F811
+    clean = some_tokens(1).repeat(2, 1)
+    view = view(AttentionDashboard(model, clean, against=some_tokens(2, seed=9)))
+    view.widget.example = 1
+    view.answer()
+    small = view.get("token-strip").locator("small").all_text_contents()
+    ours, theirs = clean[1].tolist(), some_tokens(2, seed=9)[1].tolist()
+    assert small == [str(b) for a, b in zip(ours, theirs, strict=True) if a != b]
+
+
+def test_a_slider_tied_to_the_query_is_followed_before_python_is(shown, ioi):
+    view, weights = shown
+    view.page.evaluate("shown[0].receive({query: 6})")
+    assert looked_at(view.root).startswith(f"{visible(ioi[6])} at 6 attends to")
+    assert "locked" in looked_at(view.root)
+    view.page.evaluate("shown[0].receive({query: -1})")
+    assert "locked" not in looked_at(view.root)
+    assert view.sent() == []
+
+
 def test_a_message_is_drawn_once(view, model):  # noqa: F811
     view = view(AttentionDashboard(model, torch.arange(290)[None] % 20, query=262, hidden=[0]))
     view.page.evaluate("""() => {
@@ -552,6 +598,32 @@ def test_the_view_as_a_file(view, causal):
     assert float(rows[-1][4]) == pytest.approx(weights[0, 1, 7, 7].item(), rel=1e-6)
     view.get("token-3").click()
     assert len(list(csv.reader(io.StringIO(saved(view, "csv").path().read_text(encoding="utf-8"))))) == 1 + 4
+
+
+def test_files_of_what_is_looked_at(view, model):  # noqa: F811
+    clean, corrupted = some_tokens(1, seed=1), some_tokens(1, seed=2)
+    widget = AttentionDashboard(model, clean, against=corrupted, layer=1, query=2, hidden=[1], names=("one", "other"))
+    view = view(widget)
+    for direction, quantity in (
+        ("attends_to", "attention"),
+        ("attended_by", "attention"),
+        ("attends_to", "contribution"),
+    ):
+        widget.direction, widget.quantity = direction, quantity
+        view.answer()
+        rows = list(csv.reader(io.StringIO(saved(view, "csv").path().read_text(encoding="utf-8"))))
+        table = widget.to_dataframe()  # which has tests of its own
+        assert rows[0] == list(table.columns)
+        assert [[*map(int, (row[0], row[2]))] for row in rows[1:]] == table[["query", "key"]].values.tolist()
+        for i in (4, 5):
+            assert [float(row[i]) for row in rows[1:]] == pytest.approx(table.iloc[:, i].tolist(), abs=1e-5)
+    widget.quantity = "attention"
+    view.answer()
+    drawn = saved(view, "svg").path().read_text(encoding="utf-8")
+    assert drawn.count("<g ") == 3
+    assert drawn.count("<rect") == 3 * 28
+    assert "one less other, to ±" in drawn
+    assert "Column 1 is hidden, the rest not renormalised." in drawn
 
 
 def test_a_token_is_no_formula_in_a_spreadsheet(view):

@@ -388,5 +388,12 @@ def test_half_precision_and_other_integers(lens):
     np.testing.assert_array_equal(found["next_ranks"][..., 0], lens.next_ranks[0].numpy())
 
 
+def test_a_position_alone_is_of_the_last_row(lens):
+    widget = LensDashboard(lens, pos=2)
+    assert (widget.layer, widget.pos) == (3, 2)
+    assert LensDashboard(lens, pos=2, layer=1).layer == 1
+    assert (LensDashboard(lens).layer, LensDashboard(lens).pos) == (-1, -1)
+
+
 def test_it_says_what_it_is_of(lens):
     assert repr(LensDashboard(lens)) == "LensDashboard of 4 layers x 5 positions"

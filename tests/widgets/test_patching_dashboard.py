@@ -331,6 +331,25 @@ def test_heads_open_themselves(model, site, over, cell, wanted):
     assert widget.attention.query == (2 if len(cell) == 3 else -1)
 
 
+def test_groups_may_differ_from_layer_to_layer():
+    layer = plain_spec().layers[0]
+    narrow = replace(layer, attn=replace(layer.attn, n_heads=4, n_kv_heads=1))
+    model = powered(plain_spec(layers=(narrow, layer)))
+    widget = PatchingDashboard(patched(model, "k", over=("layer", "kv_head")), model, cell=[1, 1])
+    assert (widget.attention.layer, widget.attention.head) == (1, 2)
+
+
+def test_of_a_long_text_a_part_is_opened(model, monkeypatch):
+    monkeypatch.setattr("workbench.widgets.sweep_texts.MAX_TOKENS", 3)
+    widget = PatchingDashboard(patched(model), model, pair=1, cell=[1, 4])
+    view = widget.attention
+    assert (view.positions, view.query) == ([2, 3, 4], 4)
+    widget.cell = [2, 3]
+    assert widget.attention is view
+    widget.cell = [2, 1]
+    assert (widget.attention.positions, widget.attention.query) == ([0, 1, 2], 1)
+
+
 def test_an_ablation_opens_its_only_text(model):
     widget = PatchingDashboard(wb.ablate(model, CLEAN, METRIC, progress=False), model, cell=[1, 2], pair=1)
     assert (widget.attention.layer, widget.attention.head) == (1, 2)
@@ -356,6 +375,9 @@ def test_attention_that_cannot_be_had_is_told(model):
     fine = PatchingDashboard(replace(r, places={**r.places, "layer": (0, 1, 9)}), model)
     with pytest.raises(InputError):
         fine.cell = [9, 3]
+    assert fine.state["cell"] == fine.cell == [9, 3]  # it is chosen, though it cannot be opened
+    fine.cell = []
+    assert fine._failed == ""
     fine.cell = [1, 3]
     assert fine._failed == ""
     assert fine.attention.layer == 1

@@ -121,6 +121,35 @@ def test_the_table_is_what_is_shown(model):  # noqa: F811
     assert set(table["query"][table["contribution"] != 0]) == {6}
 
 
+def test_the_table_is_of_what_is_looked_at(model):  # noqa: F811
+    clean, corrupted = some_tokens(1, seed=1), some_tokens(1, seed=2)
+    widget = AttentionDashboard(model, clean, against=corrupted, layer=1, head=2, query=2, names=("one", "other"))
+    table = widget.to_dataframe()
+    for name, tokens in (("attention one", clean), ("attention other", corrupted)):
+        np.testing.assert_allclose(table[name], model(tokens)[1][1][0, 2, 2, :3].numpy(), atol=1e-6)
+    widget.direction = "attended_by"
+    table = widget.to_dataframe()
+    assert (table["query"].tolist(), set(table["key"])) == ([2, 3, 4, 5, 6], {2})
+    np.testing.assert_allclose(table["attention one"], model(clean)[1][1][0, 2, 2:, 2].numpy(), atol=1e-6)
+    widget.direction, widget.quantity = "attends_to", "contribution"  # made at one query, whichever is locked
+    assert widget.to_dataframe()["query"].tolist() == [6] * 7
+
+
+def test_the_title_says_what_is_hidden(model):  # noqa: F811
+    widget = AttentionDashboard(model, some_tokens(1), layer=1, head=2, hidden=[0])
+    assert widget.figure().layout.title.text == "<b>Layer 1, head 2 (column 0 hidden, the rest as it was)</b>"
+    widget.hidden, widget.renormalise = [0, 3], True
+    assert widget.figure().layout.title.text == "<b>Layer 1, head 2 (columns 0, 3 hidden, the rest renormalised)</b>"
+
+
+def test_a_file_of_patterns_that_look_ahead_is_no_larger():
+    layers = torch.full((4, 6, 512, 512), 1 / 512)
+    widget = AttentionDashboard.from_weights(words(512), layers)
+    assert len(widget.to_html()) < 9_500_000
+    with pytest.raises(TooLargeError, match=r"18 heads of 512 tokens make a file of 13 MB"):
+        widget.to_html(layers=[0, 1, 2])
+
+
 def test_the_figure_is_what_is_shown(model):  # noqa: F811
     widget = AttentionDashboard(model, some_tokens(1), layer=1, head=2, quantity="contribution")
     figure = widget.figure()

@@ -194,6 +194,10 @@ def test_the_hover_names_both_tokens_and_the_exact_weight(opened, causal, n):
     if n == 14:
         assert text == f"␣<b>{query}$x$ {query} → ␣<b>{key}$x$ {key}{weights[query, key]:.4f}"
         return
-    # A pixel is two tokens wide: whichever it is, it is one of the neighbours, told exactly.
-    near = [(q, k) for q in range(query - 3, query + 4) for k in range(key - 3, key + 4)]
-    assert text in [f"␣<b>{q}$x$ {q} → ␣<b>{k}$x$ {k}{weights[q, k]:.4f}" for q, k in near]
+    # A cell is two tokens wide and high, and says which of the four it is.
+    on, strongest, at = re.fullmatch(r"(.*)the strongest ([\d.]+), (\d+ → \d+)", text).groups()
+    q, k = map(int, at.split(" → "))
+    assert (abs(q - query) <= 3, abs(k - key) <= 3) == (True, True)
+    first, left = q - q % 2, k - k % 2
+    assert on == f"␣<b>{first}$x$ … ␣<b>{first + 1}$x$ → ␣<b>{left}$x$ … ␣<b>{left + 1}$x$"
+    assert strongest == f"{weights[q, k]:.4f}" == f"{weights[first : first + 2, left : left + 2].max():.4f}"

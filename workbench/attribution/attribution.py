@@ -51,8 +51,9 @@ class Attribution:
         return self.values.mean(0)
 
     def grid(self) -> Float[Tensor, "example layer unit"]:
-        """Heads by layer, [example, layer, head], or neurons; NaN where a layer has fewer, or was not split."""
-        chosen = torch.tensor([kind == self.by for kind in self.kinds])
+        """Heads by layer, [example, layer, head], or neurons, of a mixture its experts; NaN where a layer has fewer, or
+        was not split."""
+        chosen = self.units >= 0
         if not chosen.any():
             raise InputError(f"this attribution is by {self.by} and has no heads or neurons; take it by='head'")
         layers, units = self.layers[chosen], self.units[chosen]

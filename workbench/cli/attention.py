@@ -15,6 +15,7 @@ from ..files import check_writable
 from ..loading import load
 from ..metrics import logit, logit_diff
 from ..widgets import AttentionDashboard
+from ..widgets.subjects import MAX_TOKENS
 from .tables import print_table
 
 SHOWN = 5  # heads listed for each score
@@ -41,8 +42,11 @@ def attention(
     chosen = {
         name: value for name, value in {"layer": layer, "head": head, "query": query}.items() if value is not None
     }
-    names = ("text", "against")
-    dashboard = AttentionDashboard(load(model), prompt, against=against, metric=metric, names=names, **chosen)
+    loaded, names = load(model), ("text", "against")
+    positions = None if metric is None else last_of(loaded.to_tokens(prompt).shape[1])
+    dashboard = AttentionDashboard(
+        loaded, prompt, against=against, metric=metric, names=names, positions=positions, **chosen
+    )
     if metric is not None:
         dashboard.quantity = "contribution"  # so that what each head adds is among the scores
         dashboard.quantity = "attention"
@@ -59,8 +63,15 @@ def attention(
         chance = scores["chance"].iloc[0]
         beside = "" if pd.isna(chance) else f" (chance {chance:.3f})"
         print_table(f"{str(kind).replace('_', ' ')}{beside}", ("layer", "head", "score"), rows)
+    if dashboard.note:
+        print(dashboard.note)
     if html is not None:
         print(f"written: {html.resolve()}")
+
+
+def last_of(n_tokens: int) -> range | None:
+    """Of a text too long to show the part that ends with the token at which a metric is read."""
+    return range(n_tokens - MAX_TOKENS, n_tokens) if n_tokens > MAX_TOKENS else None
 
 
 def as_data(table: pd.DataFrame, tokens: list[str], model: str, prompt: str, html: Path | None) -> dict[str, Any]:

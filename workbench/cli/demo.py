@@ -138,7 +138,7 @@ def write_report(
             f"Where layer {top['layer']}, head {top['head']} looks",
             [
                 "The head with the largest effect, on both prompts and in what differs; every other one can be chosen. "
-                "Shown as a contribution: each position's part in the logit difference.",
+                "As a contribution to a logit it is each position's part in the logit difference.",
                 dashboard,
             ],
         ),

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from ..errors import InputError, count
+from ..errors import InputError, TooLargeError, count
 from ..figures.html import Part, Table, page
 from ..figures.lens_map import STAR
 from ..figures.tokens import shortened, visible
@@ -119,9 +119,14 @@ def report(lens: Lens, model: str, at: int) -> str:
     """One page with the lens, complete in itself."""
     columns, rows = table_of(lens, at)
     said = f"{model}: the stream before each layer, through the final norm with its own statistics and the unembedding."
+    try:
+        shown = LensDashboard(lens, pos=at)
+    except TooLargeError as error:
+        came = count(len(lens.str_tokens[0]), "token")
+        raise TooLargeError(f"a page of {came} is too large for --top-k {lens.tokens.shape[-1]}; give less") from error
     star = f"{STAR} is where the top token is what the text goes on with."
     sections: list[tuple[str, list[Part]]] = [
-        ("What the stream says on the way", [said, LensDashboard(lens, pos=at), star]),
+        ("What the stream says on the way", [said, shown, star]),
         (f"Layer by layer, {title_of(lens, at)}", [Table(columns, rows)]),
     ]
     return page("workbench lens", sections)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import plotly.graph_objects as go
 import traitlets
 from torch import Tensor
@@ -75,7 +76,6 @@ class AttentionDashboard(AttentionChoices):
     _names = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _examples = traitlets.Int(1).tag(sync=True)
     _note = traitlets.Unicode().tag(sync=True)
-    _failed = traitlets.Dict().tag(sync=True)  # {what: [layer, head, ...], why} of a look that failed, or nothing
 
     def __init__(
         self,
@@ -139,7 +139,10 @@ class AttentionDashboard(AttentionChoices):
         for name in choices:
             if name not in CHOICES:
                 raise TypeError(f"AttentionDashboard has no argument {name!r}; {nearest(name, CHOICES)}")
-        wanted = {**(of_state(state, subject.identity) if state is not None else {}), **choices}
+        saved = of_state(state, subject.identity) if state is not None else {}
+        if "query" in choices or "queries" in choices:  # which are one choice
+            saved = {name: value for name, value in saved.items() if name not in ("query", "queries")}
+        wanted = {**saved, **choices}
         example = wanted.get("example", 0)
         self._subject, self._opened = subject, subject.open(example)
         layer, head = self._opened.heads[0]
@@ -198,12 +201,14 @@ class AttentionDashboard(AttentionChoices):
     def _other_example(self, change: Any) -> None:
         before, self._opened = self._opened, self._subject.open(change.new)
         there = self._opened.positions
-        if before.direct is not None and self._opened.reads_metric:
+        if before.direct is not None:
             self._opened.with_direct()
         with self.hold_sync():
             for name, value in {**self._opened.first_message(), **self._opened.pattern(self.layer, self.head)}.items():
                 setattr(self, name, value)
             self._columns, self._columns_of, self._row, self._row_of = b"", {}, b"", {}
+            if not self._opened.can(self.quantity):
+                self.quantity = "attention"  # the metric is read outside of what is shown of this text
             for name in ("score", "x", "y"):
                 if getattr(self, name) not in self._kinds():
                     setattr(self, name, "")  # this text has no place for it
@@ -219,11 +224,23 @@ class AttentionDashboard(AttentionChoices):
         return list(self._opened.first.tokens)
 
     @property
+    def positions(self) -> list[int]:
+        """Where these stand in the text."""
+        return list(self._opened.positions)
+
+    @property
+    def note(self) -> str:
+        """What is not shown of it all, in words; empty where nothing is left out."""
+        return self._note
+
+    @property
     def scores(self) -> pd.DataFrame:
         """What heads are marked by: kind, layer, head, score, chance (NaN where there is none)."""
         import pandas as pd
 
         pairs = self._opened.heads
+        if not self._scores:  # of a single token there is nothing to say
+            return pd.DataFrame(columns=["kind", "layer", "head", "score", "chance"])
         tables = [
             pd.DataFrame(pairs, columns=["layer", "head"]).assign(score=score["values"], chance=score["chance"])
             for score in self._scores
@@ -241,31 +258,46 @@ class AttentionDashboard(AttentionChoices):
         return View("Attention", SCRIPTS, STYLES, attention_state(self._opened, sent, layers, heads))
 
     def figure(self) -> go.Figure:
-        """The head shown, as it is shown: with columns hidden and weighed, of the first run."""
-        title = f"Layer {self.layer}, head {self.head}"
+        """The head shown, as it is shown, of the first run: with columns hidden and weighed."""
+        title = " ".join([f"Layer {self.layer}, head {self.head}", *self._hides()])
         quantity = "weight" if self.quantity == "attention" else self.quantity.replace("_", "-")
         return figures.attention(self._present(), self._opened.first.tokens, title, quantity=quantity)
 
     def to_dataframe(self) -> pd.DataFrame:
-        """The head shown, as it is shown: a row for each query (the locked ones, if any) and key."""
+        """The head shown, as it is shown: a row for each query and key (of locked tokens, if any are; a contribution is
+        made at one query), and a column for each run."""
         import pandas as pd
 
-        shown, opened = self._present(), self._opened
-        queries = [opened.positions.index(query) for query in self.queries] or range(len(shown))
-        keys = {q: range(len(shown)) if shown[q, q + 1 :].any() else range(q + 1) for q in queries}
-        at = [(q, k) for q in queries for k in keys[q]]
+        opened = self._opened
+        runs = [self._present(run) for run in range(len(opened.runs))]
+        n, half = len(runs[0]), not any(np.triu(run, 1).any() for run in runs)
+        locked = [opened.positions.index(query) for query in self.queries] or range(n)
+        if self.direction == "attended_by":
+            at = [(q, k) for k in locked for q in range(k if half else 0, n)]
+        else:
+            queries = [opened.sources[0].query] if self.quantity == "contribution" else locked
+            at = [(q, k) for q in queries for k in range(q + 1 if half else n)]
         columns: dict[str, list[Any]] = {
             "query": [opened.positions[q] for q, _ in at],
             "query_token": [opened.first.tokens[q] for q, _ in at],
             "key": [opened.positions[k] for _, k in at],
             "key_token": [opened.first.tokens[k] for _, k in at],
-            self.quantity: [float(shown[q, k]) for q, k in at],
         }
+        named = [f"{self.quantity} {name}" for name in self._names] if opened.second else [self.quantity]
+        columns |= {name: [float(run[q, k]) for q, k in at] for name, run in zip(named, runs, strict=True)}
         return pd.DataFrame(columns)
 
-    def _present(self) -> Any:
+    def _present(self, run: int = 0) -> Any:
         hidden = [self._opened.positions.index(position) for position in self.hidden]
-        return self._opened.present(self.layer, self.head, self.quantity, hidden, self.renormalise)
+        return self._opened.present(self.layer, self.head, self.quantity, hidden, self.renormalise, run)
+
+    def _hides(self) -> list[str]:
+        """Which columns are hidden, in words."""
+        if not self.hidden:
+            return []
+        how = "the rest renormalised" if self.renormalise else "the rest as it was"
+        columns = "column" if len(self.hidden) == 1 else "columns"
+        return [f"({columns} {', '.join(map(str, self.hidden))} hidden, {how})"]
 
     def __repr__(self) -> str:
         opened = self._opened

@@ -38,6 +38,7 @@ class AttentionChoices(Dashboard):
     y = traitlets.Unicode("").tag(sync=True)
     state = traitlets.Dict()
 
+    _failed = traitlets.Dict().tag(sync=True)  # {layer, head, quantity, why} of a look that failed, or nothing
     _scores = traitlets.List().tag(sync=True)  # of the heads shown, as `Opened.scores` gives them
 
     _subject: Subject
@@ -69,6 +70,7 @@ class AttentionChoices(Dashboard):
             self._apply(of_state(change.new, self._subject.identity))
         except Exception:
             self._apply(of_state(before, self._subject.identity))
+            self.state = before
             raise
         self.state = self._snapshot()
 
@@ -77,7 +79,9 @@ class AttentionChoices(Dashboard):
 
     def _apply(self, choices: Mapping[str, Any]) -> None:
         """One after the other, each checked: held back together they would be announced before they are."""
-        if "queries" in choices:
+        if "query" in choices and "queries" in choices:
+            if choices["query"] != (choices["queries"] or [-1])[-1]:
+                raise InputError(f"query is {choices['query']} and queries are {choices['queries']}: query is the last")
             choices = {name: value for name, value in choices.items() if name != "query"}
         for name, value in choices.items():
             setattr(self, name, value)
@@ -117,7 +121,8 @@ class AttentionChoices(Dashboard):
         shown = self._opened.positions
         if position not in shown:
             none = ", and -1 locks none" if what == "query" else ""
-            raise InputError(f"there is no {what} {position}: positions go from {shown[0]} to {shown[-1]}{none}")
+            gaps = "" if len(shown) == shown[-1] - shown[0] + 1 else ", with gaps"
+            raise InputError(f"there is no {what} {position}: positions go from {shown[0]} to {shown[-1]}{gaps}{none}")
 
     @validate("selection")
     def _pairs(self, proposal: Any) -> list[tuple[int, int]]:
@@ -132,8 +137,11 @@ class AttentionChoices(Dashboard):
     @validate("quantity")
     def _known_quantity(self, proposal: Any) -> str:
         check_one_of("quantity", proposal.value)
-        if proposal.value not in self._opened.quantities():
-            raise InputError(f"quantity {proposal.value!r} needs the model, and only weights came")
+        try:
+            self._opened.check_quantity(proposal.value)
+        except InputError as error:  # a view that asked for it goes on with what it has, and says why
+            self._failed = {"layer": self.layer, "head": self.head, "quantity": proposal.value, "why": str(error)}
+            raise
         return proposal.value
 
     @validate("direction", "scale", "arrangement")

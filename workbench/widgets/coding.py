@@ -36,8 +36,3 @@ def encode(pattern: Array) -> tuple[Coding, bytes]:
     if n <= EXACT or not ((values >= 0) & (values <= 1)).all():
         return Coding("float32", half), values.astype("<f4").tobytes()
     return Coding("uint16", half), np.rint(np.sqrt(values) * 65535).astype("<u2").tobytes()
-
-
-def size(n_tokens: int) -> int:
-    """Bytes of one causal pattern."""
-    return n_tokens * (n_tokens + 1) // 2 * (4 if n_tokens <= EXACT else 2)

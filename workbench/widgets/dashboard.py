@@ -53,7 +53,7 @@ class Dashboard(anywidget.AnyWidget):
         nbconvert, and a picture for where scripts are not run (if there is kaleido and a browser to draw it)."""
         try:
             png = picture(self.figure(), "png")
-        except PictureError:
+        except (PictureError, InputError):  # nothing to draw it with, or no more to draw than a number
             png = None
         return Static(self.html_fragment(**options), png, repr(self))
 

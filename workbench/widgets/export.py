@@ -59,7 +59,7 @@ class View:
 
     def _html(self, css: str, after: str) -> str:
         # A text that ends a script element would end ours: no token may hold a "<" in here.
-        data = json.dumps(self.state, separators=(",", ":"), ensure_ascii=True).replace("<", "\\u003c")
+        data = json.dumps(self.state, separators=(",", ":"), ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
         return (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

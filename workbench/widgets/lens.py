@@ -40,7 +40,8 @@ class LensDashboard(Dashboard):
              top one); "entropy", "kl": of the whole distribution and from the model's own output, in nats;
              "target_prob", "target_rank": probability and rank of the token that is followed.
     target:  which of the lens' targets is followed.
-    layer, pos: the row and the position of the locked cell, as in `lens.tokens`; -1 for none.
+    layer, pos: the row and the position of the locked cell, as in `lens.tokens`; -1 for none. `pos` alone, when it is
+             made, is of the last row.
     state:   all of these as JSON, which a new dashboard of the same lens takes back.
 
     Pointing at cells sends nothing.
@@ -82,6 +83,7 @@ class LensDashboard(Dashboard):
         Raises KindError for what is no lens, InputError for a choice that does not exist, TooLargeError beyond 8 MB.
         """
         self._pages = pages(lens, positions)
+        layer = len(lens.labels) - 1 if pos != -1 and layer == -1 else layer  # a position alone: what is said there
         choices = {"example": example, "show": show, "target": target, "layer": layer, "pos": pos}
         if state is not None:
             choices = self._read_state(state)

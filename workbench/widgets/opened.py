@@ -25,6 +25,7 @@ from .runs import Sources
 from .thumbnails import Thumbnails, thumbnails
 
 KINDS = ("previous_token", "duplicate_token", "induction", "first_token")
+NEIGHBOURS = ("previous_token", "induction")  # which tell nothing of positions with gaps between them
 DIRECT = "direct_logit"  # what a head adds to the metric: a score once it is asked for
 
 
@@ -59,7 +60,7 @@ class Opened:
 
     @cached_property
     def grid(self) -> Thumbnails:
-        scorer = Scorer(self.ids, None, self._kinds) if self._kinds else None
+        scorer = self._scorer(self._kinds) if self._kinds else None
         return thumbnails(self.first, self.heads, scorer, self.second)
 
     @cached_property
@@ -67,10 +68,16 @@ class Opened:
         """Those that these tokens have places for."""
         if self.given is not None or len(self.positions) < 2:
             return ()
+        first, last, n = self.positions[0], self.positions[-1], len(self.positions)
+        left_out = {*(("first_token",) if first else ()), *(NEIGHBOURS if last - first + 1 > n else ())}
         # Logarithms of every weight of a long text would take longer than the run.
-        kinds = (*KINDS, *(("entropy",) if len(self.positions) <= WHOLE else ()))
-        empty = Scorer(self.ids, None, kinds).empty
+        kinds = [*(kind for kind in KINDS if kind not in left_out), *(("entropy",) if n <= WHOLE else ())]
+        empty = self._scorer(kinds).empty
         return tuple(kind for kind in kinds if kind not in empty)
+
+    def _scorer(self, kinds: Sequence[str]) -> Scorer:
+        """The text's first token is left out, where it is among the shown ones."""
+        return Scorer(self.ids, None, kinds, skip_first=self.positions[0] == 0)
 
     def scores(self) -> list[dict[str, Any]]:
         """{name, unit, chance, values} of each kind, values in the order of heads."""
@@ -89,7 +96,7 @@ class Opened:
         return [*found, *([self.direct] if self.direct else [])]
 
     def _scored(self, kind: str, values: Sequence[float]) -> dict[str, Any]:
-        scorer = Scorer(self.ids, None, (kind,))
+        scorer = self._scorer((kind,))
         whole = self.positions[0] == 0 and self.positions[-1] == len(self.positions) - 1
         chance = round(float(scorer.chance[0]), 4) if whole else None  # of a part of a text rows are not whole
         return {"name": kind, "unit": scorer.units[0], "chance": chance, "values": _round(values)}
@@ -103,7 +110,7 @@ class Opened:
                 f"{max(self.first.n_heads)} are shown"
             )
         values = [float(table[layer, head]) for layer, head in self.heads]
-        chance = round(float(self.given.chance[at]), 4)
+        (chance,) = _round([float(self.given.chance[at])])
         return {"name": kind, "unit": self.given.units[at], "chance": chance, "values": _round(values)}
 
     def first_message(self, heads: Collection[tuple[int, int]] | None = None) -> dict[str, Any]:
@@ -159,25 +166,35 @@ class Opened:
         return set(self.heads)
 
     def columns(self, layer: int, head: int, quantity: str) -> dict[str, Any]:
-        """What its columns are multiplied by, float32 [run, key]; nothing for plain attention."""
+        """What its columns are multiplied by, float32 [run, key]. Of a contribution also where it is made, to what, and
+        what the head adds in all; `changed`: a hook saw to it that this is not what its pattern says."""
         factors = [self._factors(source, layer, quantity)[head].numpy() for source in self.sources]
-        data = b"".join(each.astype("<f4").tobytes() for each in factors) if quantity != "attention" else b""
+        data = b"".join(each.astype("<f4").tobytes() for each in factors)
         of: dict[str, Any] = {"layer": layer, "head": head, "quantity": quantity}
         if quantity == "contribution":
             source = self.sources[0]
-            of |= {"metric": source.label, "query": source.position}
+            adds = _round([float(each.direct(layer)[head]) for each in self.sources])
+            changed = any(each.changed(layer) for each in self.sources)
+            of |= {"metric": source.label, "query": source.position, "adds": adds, "changed": changed}
         return {"_columns": data, "_columns_of": of}
 
     def _factors(self, source: Sources, layer: int, quantity: str) -> Float[Tensor, "head key"]:
-        if quantity == "contribution":
-            source.query  # noqa: B018  says where the metric is not read at what is shown
-            return source.contributions(layer)
-        return source.norms(layer)
+        return source.contributions(layer) if quantity == "contribution" else source.norms(layer)
 
-    @property
-    def reads_metric(self) -> bool:
-        """Whether what is shown holds the position that the metric is read at."""
-        return self.sources[0].position in self.positions
+    def check_quantity(self, quantity: str) -> None:
+        """InputError where it cannot be had of what is shown."""
+        if quantity != "attention" and not self.sources:
+            raise InputError(f"quantity {quantity!r} needs the model, and only weights came")
+        if quantity == "contribution":
+            for source in self.sources:
+                source.check()
+
+    def can(self, quantity: str) -> bool:
+        try:
+            self.check_quantity(quantity)
+        except InputError:
+            return False
+        return True
 
     def with_direct(self) -> None:
         """Adds what each head adds to the metric to the scores."""
@@ -186,19 +203,21 @@ class Opened:
         values = [float(of_layer[layer][head]) for layer, head in self.heads]
         self.direct = {"name": DIRECT, "unit": "logit", "chance": None, "values": _round(values)}
 
-    def present(self, layer: int, head: int, quantity: str, hidden: Sequence[int], renormalise: bool) -> Array:
-        """[query, key] of the first run as a view shows it: columns hidden, rows perhaps renormalised, columns weighed.
+    def present(
+        self, layer: int, head: int, quantity: str, hidden: Sequence[int], renormalise: bool, run: int = 0
+    ) -> Array:
+        """[query, key] of a run as a view shows it: columns hidden, rows perhaps renormalised, columns weighed.
         A contribution is made at one query; others are 0."""
-        shown = self.first.head(layer, head).copy()
+        shown = self.runs[run].head(layer, head).copy()
         shown[:, list(hidden)] = 0
         if renormalise and len(hidden):
             sums = shown.sum(1, keepdims=True)
             shown = np.divide(shown, sums, out=np.zeros_like(shown), where=sums > 0)
         if quantity == "attention":
             return shown
-        shown = shown * self._factors(self.sources[0], layer, quantity)[head].numpy()
+        shown = shown * self._factors(self.sources[run], layer, quantity)[head].numpy()
         if quantity == "contribution":
-            shown[np.arange(len(shown)) != self.sources[0].query] = 0
+            shown[np.arange(len(shown)) != self.sources[run].query] = 0
         return shown
 
     # For a lock.

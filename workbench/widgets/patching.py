@@ -6,7 +6,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import plotly.graph_objects as go
 import traitlets
@@ -117,8 +117,8 @@ class PatchingDashboard(Dashboard):
             **self._looked_at(choices["cell"], choices["pair"]),
         )
         self._open()
-        self.observe(self._look, names=["cell", "pair"])
         self.observe(self._remember, names=list(CHOICES))
+        self.observe(self._look, names=["cell", "pair"])
         self.observe(self._recall, names="state")
 
     @property
@@ -188,18 +188,18 @@ class PatchingDashboard(Dashboard):
     def _open(self) -> None:
         """The locked cell in an attention view, which is made when the first is locked."""
         texts, pair = self._texts_of, max(self.pair, 0)
+        self._failed = ""
         if "clean" not in texts.runs or not self.cell:
             return
         try:
             place = texts.place(pair, self.cell)
-            if self.attention is None or self._opened != pair:
+            if self._opened != pair or not texts.shows(cast(Any, self.attention), place):
                 old, self.attention, self._opened = self.attention, texts.attention(pair, place), pair
                 if isinstance(old, Widget):
                     old.close()
             else:
                 for name, at in place.items():
                     setattr(self.attention, name, at)
-            self._failed = ""
         except Exception as error:  # who clicks a cell sees no traceback: the view tells, and Python's setter too
             self._failed = f"{type(error).__name__}: {error}"
             raise

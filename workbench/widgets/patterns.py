@@ -1,7 +1,6 @@
 """What an attention view looks at: the tokens of one text, and its patterns, a few rows or a layer at a time.
 
-Nothing of size query x key is made before it is asked for, and of a causal pattern only the keys that rows can see. The
-layer last looked at is kept, so that walking through its heads computes it once.
+Nothing of size query x key is made before it is asked for, and of a causal pattern only the keys that rows can see.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from ..cache import ActivationCache
-from ..errors import InputError, count
+from ..errors import InputError, KindError, count
 from ..figures.arrays import Array, array
 
 AT_ONCE = 2**21  # weights that are made at a time: more would not stay in a processor's caches
@@ -34,9 +33,6 @@ class Patterns(ABC):
     positions: list[int]
     n_heads: tuple[int, ...]
     n_kv_heads: tuple[int, ...]
-
-    def __init__(self) -> None:
-        self._kept: dict[int, Array] = {}  # at most one layer
 
     @property
     def n_layers(self) -> int:
@@ -57,36 +53,20 @@ class Patterns(ABC):
         for start in range(0, n, step):
             yield start, self.rows(layer, start, min(start + step, n))
 
-    def layer(self, layer: int) -> Array:
-        """[head, query, key] in float32; InputError where the layer does not exist or does not fit."""
-        check_index("layer", layer, self.n_layers)
-        if layer not in self._kept:
-            self._kept.clear()  # before the next is computed: two at once would be twice the memory
-            self._kept[layer] = self._made(layer)
-        return self._kept[layer]
-
     def head(self, layer: int, head: int) -> Array:
         """[query, key] in float32; InputError where there is no such head."""
         check_index("layer", layer, self.n_layers)
         check_index("head", head, self.n_heads[layer])
-        return self._made_head(layer, head)
+        return self._made(layer, head)
 
-    def _made_head(self, layer: int, head: int) -> Array:
-        return self.layer(layer)[head]
-
-    def _made(self, layer: int) -> Array:
-        n = len(self.tokens)
-        made = torch.zeros(self.n_heads[layer], n, n)
-        for start, rows in self.blocks(layer):
-            made[:, start : start + rows.shape[1], : rows.shape[2]] = rows
-        return made.numpy()
+    @abstractmethod
+    def _made(self, layer: int, head: int) -> Array: ...
 
 
 class OfCache(Patterns):
     """Of one example of a run, whose cache has recorded `pattern`."""
 
     def __init__(self, cache: ActivationCache, tokens: list[str], example: int, positions: Sequence[int]) -> None:
-        super().__init__()
         self.cache, self.tokens, self.positions, self.example = cache, tokens, list(positions), example
         attention = [block.attn for block in cache.model.blocks]
         self.n_heads = tuple(each.hook_z.sizes[2] for each in attention)
@@ -97,7 +77,7 @@ class OfCache(Patterns):
     def causal(self, layer: int) -> bool:
         return not self.cache.pattern_edited(layer)
 
-    def _made_head(self, layer: int, head: int) -> Array:
+    def _made(self, layer: int, head: int) -> Array:
         """Of a long text a layer takes longer to write down than to compute."""
         n = len(self.tokens)
         made = torch.zeros(n, n)
@@ -137,8 +117,8 @@ class OfWeights(Patterns):
     """Of tensors at hand: `layers[l]` is [batch, head, query, key] or [head, query, key]."""
 
     def __init__(self, tokens: list[str], layers: Sequence[Any], example: int, positions: Sequence[int]) -> None:
-        super().__init__()
         self.layers, self.example, self.positions = layers, example, list(positions)
+        self._kept: dict[int, Array] = {}  # at most one layer
         self.n_positions = len(tokens)
         self.tokens = [tokens[position] for position in self.positions]
         heads = [self._checked(layers[0]).shape[0]] * len(layers) if _lazy(layers) else self._all_heads()
@@ -160,7 +140,17 @@ class OfWeights(Patterns):
     def rows(self, layer: int, start: int, stop: int) -> Float[Tensor, "head row key"]:
         return torch.from_numpy(self.layer(layer)[:, start:stop])
 
-    def _made(self, layer: int) -> Array:
+    def _made(self, layer: int, head: int) -> Array:
+        return self.layer(layer)[head]
+
+    def layer(self, layer: int) -> Array:
+        """[head, query, key]. The one last looked at is kept: weights may be computed when they are looked at."""
+        if layer not in self._kept:
+            self._kept.clear()  # before the next is computed: two at once would be twice the memory
+            self._kept[layer] = self._of_layer(layer)
+        return self._kept[layer]
+
+    def _of_layer(self, layer: int) -> Array:
         with torch.no_grad():
             heads = self._checked(self.layers[layer], layer)
         if heads.shape[0] != self.n_heads[layer]:
@@ -192,6 +182,8 @@ def one_example(weights: Any, example: int) -> Any:
 
 
 def check_index(what: str, index: int, n: int) -> None:
-    """Raises InputError unless 0 <= index < n."""
+    """Raises InputError unless 0 <= index < n, KindError for what is no whole number."""
+    if isinstance(index, bool) or not hasattr(index, "__index__"):
+        raise KindError(f"{what} is {index!r}; a whole number is wanted")
     if not 0 <= index < n:
         raise InputError(f"there is no {what} {index}: there {'is' if n == 1 else 'are'} {count(n, what)}")

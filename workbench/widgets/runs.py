@@ -16,7 +16,7 @@ from ..errors import InputError, KindError, MetricError
 from ..figures.tokens import visible
 from ..hooked import HookedTransformer
 from ..inputs import Text
-from ..metrics import MetricLike, logit, resolve
+from ..metrics import MetricLike, resolve
 from ..metrics._answers import TokenLike, ids_of_each
 from ..metrics.logits import Logit, LogitDiff
 from .patterns import OfCache, check_index
@@ -56,12 +56,12 @@ def checked_model(model: object) -> HookedTransformer:
 class Sources:
     """What a head takes from a position that it attends to, for one example of a run.
 
-    metric: `wb.logit` or `wb.logit_diff`; None for the logit of what the model says at the end.
+    metric: `wb.logit` or `wb.logit_diff`.
     """
 
-    def __init__(self, run: Run, shown: OfCache, metric: MetricLike | None) -> None:
+    def __init__(self, run: Run, shown: OfCache, metric: MetricLike) -> None:
         self.run, self.shown, self.example = run, shown, shown.example
-        given = logit(run.said) if metric is None else resolve(metric, run.model.tokenizer)
+        given = resolve(metric, run.model.tokenizer)
         if not isinstance(given, (Logit, LogitDiff)):
             raise MetricError(f"a contribution is to wb.logit or wb.logit_diff, not to {type(given).__name__}")
         self.metric = given.of_texts(run.text.tokens, run.text.positions >= 0, {})
@@ -77,22 +77,33 @@ class Sources:
     def contributions(self, layer: int) -> Float[Tensor, "head key"]:
         """What a position adds to the metric through a head for each unit of attention to it: v W_O along the metric's
         direction, scales of norms being those of the run (Wang et al. 2022, section 3.1)."""
-        block = self.run.model.blocks[layer]
-        direction = self.readout.before(block.ln1_post, self.readout.direction)[self.example].float()
-        per_value = einsum(self._W_O(layer), direction, "head d d_model, d_model -> head d")
-        return einsum(self._values(layer), per_value, "key head d, head d -> head key").cpu()
+        return einsum(self._values(layer), self._onto(layer), "key head d, head d -> head key").cpu()
 
     @torch.no_grad()
     def direct(self, layer: int) -> Float[Tensor, " head"]:
-        """What each head adds to the metric, without what a bias of its output norm does."""
-        row = self.shown.rows(layer, self.query, self.query + 1)[:, 0]
-        return (row * self.contributions(layer)[:, : row.shape[1]]).sum(1)
+        """What each head adds to the metric, of what it gathered from all positions, after hooks."""
+        z = self.readout[self.run.model.blocks[layer].attn.hook_z][self.example].float()
+        return einsum(z, self._onto(layer), "head d, head d -> head").cpu()
+
+    def _onto(self, layer: int) -> Float[Tensor, "head d_value"]:
+        """What a value is projected onto."""
+        block = self.run.model.blocks[layer]
+        direction = self.readout.before(block.ln1_post, self.readout.direction)[self.example].float()
+        return einsum(self._W_O(layer), direction, "head d d_model, d_model -> head d")
+
+    def changed(self, layer: int) -> bool:
+        """Whether a hook changes what heads gathered, so that it is not what their patterns say."""
+        return self.readout.edited([self.run.model.blocks[layer].attn.hook_z])
 
     @cached_property
     def readout(self) -> Readout:
         refuse_unless_sum(self.run.model, self.run.model.spec.n_layers)
         with torch.no_grad():
             return read_out(self.run.model, self.run.text, self.metric)
+
+    def check(self) -> None:
+        """InputError where it has no contributions: the stream is no sum, or the metric is read elsewhere."""
+        _ = self.readout, self.query
 
     @property
     def position(self) -> int:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import InputError, TooLargeError
-from .coding import size
 from .opened import Opened
 from .subjects import indices
 
@@ -25,9 +24,9 @@ def attention_state(
     place = traits["layer"], traits["head"]
     if place not in taken:
         place = taken[0]
-    weighed = [quantity for quantity in opened.quantities() if quantity != "attention" and _can(opened, quantity)]
+    weighed = [quantity for quantity in opened.quantities() if quantity != "attention" and opened.can(quantity)]
     sent = {}
-    for layer, head in taken:  # layer by layer: a layer is computed once for all its heads
+    for layer, head in taken:
         columns = [opened.columns(layer, head, quantity) for quantity in weighed]
         sent[f"{layer}.{head}"] = [_plain(opened.pattern(layer, head)), *map(_plain, columns)]
     named = layers is not None or heads is not None
@@ -44,8 +43,8 @@ def _taken(
     opened: Opened, traits: dict[str, Any], layers: Sequence[int] | None, heads: Sequence[int] | None
 ) -> list[tuple[int, int]]:
     """The (layer, head) whose patterns go along."""
-    n, runs = len(opened.positions), len(opened.runs)
-    one = runs * size(n) * 4 // 3
+    n, place = len(opened.positions), (traits["layer"], traits["head"])
+    one = len(opened.pattern(*place)["_pattern"]) * 4 // 3  # bytes of the one shown stand for others
     most = max(1, LIMIT // one)
     layers_taken = indices("layer", layers, opened.first.n_layers)
     heads_taken = indices("head", heads, max(opened.first.n_heads))
@@ -59,7 +58,7 @@ def _taken(
                 f"heads= for at most {most} of them"
             )
         return named
-    wanted = [(traits["layer"], traits["head"]), *traits["selection"], *_outstanding(opened), *named]
+    wanted = [place, *traits["selection"], *_outstanding(opened), *named]
     return sorted(list(dict.fromkeys(wanted))[:most])
 
 
@@ -71,15 +70,6 @@ def _outstanding(opened: Opened) -> list[tuple[int, int]]:
         if score["unit"] != "nats"
     ]
     return [pair[1] for place in zip(*ranked, strict=True) for pair in place]
-
-
-def _can(opened: Opened, quantity: str) -> bool:
-    """A contribution cannot be had where the metric is read outside of what is shown, or the stream is no sum."""
-    try:
-        opened.columns(*opened.heads[0], quantity)
-    except ValueError:
-        return False
-    return True
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:

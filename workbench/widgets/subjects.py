@@ -15,7 +15,7 @@ from ..errors import InputError, KindError, TooLargeError, count
 from ..figures.tokens import token_list
 from ..hooked import HookedTransformer
 from ..inputs import TextLike
-from ..metrics import MetricLike
+from ..metrics import MetricLike, logit
 from ..sweep.texts import read_one
 from .opened import Opened
 from .patterns import OfWeights, Patterns, check_index, one_example
@@ -48,8 +48,9 @@ class OfModel(Subject):
         chosen: Chosen,
         named: tuple[str, str],
     ) -> None:
-        self.metric, self.chosen, self.named = metric, chosen, named
+        self.chosen, self.named = chosen, named
         self.run = Run(checked_model(model), read_one(model, tokens, attention_mask))
+        self.metric = logit(self.run.said) if metric is None else metric  # one for both runs, or they do not compare
         self.second = None if against is None else self._second(model, tokens, against, attention_mask)
         self.n_examples = len(self.run.text.tokens)
         for example in range(self.n_examples):

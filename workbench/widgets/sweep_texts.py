@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jaxtyping import Int
 from torch import Tensor
@@ -13,6 +14,7 @@ from ..figures.tokens import visible
 from ..hooked import HookedTransformer
 from ..sweep_result import SweepResult
 from .attention import AttentionDashboard
+from .subjects import MAX_TOKENS
 
 TOKEN_BYTES = 16  # of one token's text, about
 
@@ -64,20 +66,29 @@ class Texts:
         at = dict(zip(self.result.axes, cell, strict=True))
         found = {name: at[name] for name in ("layer", "head") if name in at}
         if "kv_head" in at:  # the first of the heads that share it
-            found["head"] = at["kv_head"] * (self.model.spec.n_heads // self.model.spec.n_kv_heads)
+            attn = self.model.blocks[at.get("layer", 0)].attn
+            found["head"] = at["kv_head"] * (attn.hook_z.sizes[2] // attn.n_kv_heads)
         column = at.get("pos", at.get("query"))
         if column is not None:
             real = self.runs["clean"][pair] >= 0
             found["query"] = int(real[:column].sum()) if real[column] else -1
         return found
 
+    def shows(self, attention: AttentionDashboard | None, place: dict[str, int]) -> bool:
+        """Whether an attention view has a place among what it shows."""
+        return attention is not None and place.get("query", -1) in (-1, *attention.positions)
+
     def attention(self, pair: int, place: dict[str, int]) -> AttentionDashboard:
-        """On the clean text of a pair, beside the corrupted one where there is one."""
+        """On the clean text of a pair, beside the corrupted one where there is one; of a long text the part that ends
+        with the place's position."""
         assert self.model is not None
         names = ("clean", "corrupted")
         clean, corrupted = (self._without_padding(name, pair) for name in names)
         assert clean is not None
-        return AttentionDashboard(self.model, clean, against=corrupted, names=names, **place)  # type: ignore[arg-type]
+        stop = max(place.get("query", -1) + 1, MAX_TOKENS)
+        window = range(stop - MAX_TOKENS, stop) if len(clean) > MAX_TOKENS else None
+        chosen: dict[str, Any] = {**place, "positions": window, "names": names}
+        return AttentionDashboard(self.model, clean, against=corrupted, **chosen)
 
     def _without_padding(self, name: str, pair: int) -> Int[Tensor, " pos"] | None:
         ids = self.runs.get(name)

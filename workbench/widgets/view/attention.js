@@ -35,8 +35,8 @@ function render({ model, el }) {
   const [x, y] = ["x", "y"].map((name) => selectBox(`${name}-select`, name, [], set(name)));
   const saves = [
     button("save-png", "PNG", () => savePng(maps.filter(used).map((map) => map.canvas), name()), "Save the pattern as a picture"),
-    button("save-svg", "SVG", () => saveSvg(shown[0], colourOf(shown[0]), tokens(), maps[0].canvas, name()), "Save the pattern as shapes"),
-    button("save-csv", "CSV", () => saveCsv(shown, tokens(), get("_positions"), chosen().length ? chosen() : shown[0].only === undefined ? tokens().map((_, i) => i) : [shown[0].only], get("quantity"), get("_names"), name()), "Save the numbers shown"),
+    button("save-svg", "SVG", () => saveSvg(drawings(), tokens(), notes(), name()), "Save the pattern as shapes"),
+    button("save-csv", "CSV", () => saveCsv(shown, cellsShown(), tokens(), get("_positions"), get("quantity"), get("_names"), name()), "Save the numbers shown"),
   ];
 
   // ---- parts
@@ -59,7 +59,9 @@ function render({ model, el }) {
 
   // ---- what is shown
   const tokens = () => get("_tokens");
-  const chosen = () => get("queries").map((position) => index.get(position)).filter((i) => i !== undefined);
+  // A slider may be tied to `query` alone, and Python, which follows with `queries`, be busy.
+  const locks = () => (get("query") < 0 ? [] : get("queries").at(-1) === get("query") ? get("queries") : [get("query")]);
+  const chosen = () => locks().map((position) => index.get(position)).filter((i) => i !== undefined);
   const byKey = () => get("direction") === "attended_by";
   // A contribution is made at one query, whichever is locked.
   const looking = () => (isSigned() && !byKey() ? [shown[0].only] : chosen().length ? chosen() : [strip.cursor]);
@@ -130,10 +132,9 @@ function render({ model, el }) {
   function redraw() {
     if (!root.isConnected || !colours) return; // no styles to read yet: `mount` comes back
     const two = heads.length > 1;
-    const names = get("_names");
     const size = two ? clamp(Math.floor((root.clientWidth - 90) / 3), 150, 300) : SIDE;
     maps.forEach((map, i) => (map.root.hidden = !used(map, i)));
-    if (!preview || drawn !== size) drawAll(two, names, size);
+    if (!preview || drawn !== size) drawAll(size);
     drawn = size;
     if (preview) {
       const whole = preview.rows === tokens().length; // a thumbnail of as many cells as the pattern
@@ -142,16 +143,32 @@ function render({ model, el }) {
     } else refresh();
   }
 
-  function drawAll(two, names, size) {
-    const labels = two ? [] : tokens();
-    shown.forEach((each, i) => maps[i].draw(each, colourOf(each), labels, size));
-    shown.forEach((_, i) => (maps[i].caption.textContent = caption(i)));
-    if (two) {
-      const difference = { ...shown[0], half: shown[0].half && shown[1].half, end: (q) => Math.max(shown[0].end(q), shown[1].end(q)), at: (q, k) => shown[0].at(q, k) - shown[1].at(q, k) };
-      const largest = mostOf(difference, false);
-      maps[2].draw(difference, (value) => colours.signed(value / largest), labels, size);
-      maps[2].caption.textContent = `${names[0]} less ${names[1]}, to ±${largest.toFixed(2)}`;
-    }
+  // What the maps show, each with its colours and in words: each run, and of two the difference.
+  function drawings() {
+    const each = shown.map((cells, i) => ({ cells, colour: colourOf(cells), words: caption(i), canvas: maps[i].canvas }));
+    if (shown.length < 2) return each;
+    const [one, other] = shown;
+    const difference = { ...one, half: one.half && other.half, end: (q) => Math.max(one.end(q), other.end(q)), at: (q, k) => one.at(q, k) - other.at(q, k) };
+    const largest = mostOf(difference, false);
+    const words = `${get("_names")[0]} less ${get("_names")[1]}, to ±${largest.toFixed(2)}`;
+    return [...each, { cells: difference, colour: (value) => colours.signed(value / largest), words, canvas: maps[2].canvas }];
+  }
+
+  function drawAll(size) {
+    const labels = shown.length > 1 ? [] : tokens();
+    drawings().forEach(({ cells, colour, words }, i) => {
+      maps[i].draw(cells, colour, labels, size);
+      maps[i].caption.textContent = words;
+    });
+  }
+
+  // [query, key] of the cells that are looked at: of what is locked, of all where nothing is.
+  function cellsShown() {
+    const all = tokens().map((_, i) => i);
+    const [first, ends] = [shown[0], (q) => Math.max(...shown.map((each) => each.end(q)))];
+    if (byKey()) return (chosen().length ? chosen() : all).flatMap((k) => all.filter((q) => k < ends(q)).map((q) => [q, k]));
+    const queries = first.only !== undefined ? [first.only] : chosen().length ? chosen() : all;
+    return queries.flatMap((q) => all.slice(0, ends(q)).map((k) => [q, k]));
   }
 
   // What follows the pointer.
@@ -179,7 +196,7 @@ function render({ model, el }) {
     const how = get("renormalise") ? "the rest renormalised to 1" : "the rest not renormalised";
     return [
       columns.length ? `${columns.length === 1 ? `Column ${columns[0]} is` : `Columns ${columns.join(", ")} are`} hidden, ${how}.` : "",
-      isSigned() ? `Contribution to the ${of.metric} at ${of.query}: attention times v W_O along that logit, made at query ${of.query} only, the scales of norms as in the run.` : EXPLAINED[columnsThere() ? get("quantity") : ""] ?? "",
+      isSigned() ? `Contribution to the ${of.metric} at ${of.query}: attention times v W_O along that logit, made at query ${of.query} only, the scales of norms as in the run. The head adds ${of.adds.map((value) => signed(value)).join(" and ")} in all.${of.changed ? " A hook changed what it gathered, so that its parts do not sum to that." : ""}` : EXPLAINED[columnsThere() ? get("quantity") : ""] ?? "",
       get("quantity") === "attention" && columnsThere() ? "" : `Colours end at ${most.toPrecision(3)}.`,
     ].filter(Boolean);
   }
@@ -192,6 +209,7 @@ function render({ model, el }) {
     view.show(get("quantity"));
     direction.show(get("direction"));
     scale.show(get("scale"));
+    hideFirst.root.hidden = get("_positions")[0] !== 0;
     hideFirst.show(hidden().has(0));
     renormalise.show(get("renormalise"));
     unhide.hidden = !get("hidden").length;
@@ -286,13 +304,16 @@ function render({ model, el }) {
 
   // ---- life
   const later = inTurn(newHeads, newText, newPattern, weighAll, showScores, showChoice, redraw, refresh);
+  const text = later(newText, newPattern, weighAll, showChoice, redraw);
+  const pattern = later(newPattern, weighAll, showChoice, redraw);
   const weighed = later(weighAll, showChoice, redraw);
+  const locked = () => ((source = -1), later(refresh)());
   const scored = later(showScores);
   const chose = later(showChoice);
   const stop = listen(model, {
-    _thumbs: later(newHeads, showScores), _heads: later(newHeads, newText, showScores), _tokens: later(newText, newPattern, weighAll, showChoice, redraw),
-    _shown: later(newPattern, weighAll, showChoice, redraw), _columns: weighed, _columns_of: weighed, _row: weighed, _row_of: weighed,
-    hidden: weighed, renormalise: weighed, quantity: weighed, scale: later(showChoice, redraw), direction: later(showChoice, refresh), queries: () => (source = -1, later(refresh)()),
+    _thumbs: later(newHeads, showScores), _heads: later(newHeads, newText, showScores), _tokens: text, _against: text, _positions: text,
+    _shown: pattern, _pattern: pattern, _columns: weighed, _columns_of: weighed, _row: weighed, _row_of: weighed,
+    hidden: weighed, renormalise: weighed, quantity: weighed, scale: later(showChoice, redraw), direction: later(showChoice, refresh), query: locked, queries: locked,
     layer: chose, head: chose, selection: chose, example: chose, _failed: chose, _note: chose,
     score: scored, ordered: scored, minimum: scored, arrangement: scored, x: scored, y: scored, _scores: scored,
   });

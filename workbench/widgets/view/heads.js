@@ -234,7 +234,7 @@ function headGrid(model, { pointed, chosen }) {
       note(to);
       pointed(to, true);
     } else if (event.key === "Enter" || event.key === " ") {
-      if (heads[cursor]) toggle(heads[cursor], event.key === " ");
+      if (shown.includes(heads[cursor])) toggle(heads[cursor], event.key === " ");
     } else if (event.key === "Escape" && model.get("selection").length) chosen(null, []);
     else return;
     event.preventDefault();

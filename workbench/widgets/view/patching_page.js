@@ -1,5 +1,10 @@
 // The patching dashboard's page: what can be chosen, the readout, the lists.
 
+const UNITS = {
+  head: { one: "a head", many: "heads" }, kv_head: { one: "a kv head", many: "kv heads" },
+  expert: { one: "an expert", many: "experts" }, d_mlp: { one: "a neuron", many: "neurons" },
+};
+
 function patchingView(model, about, { pointed, chosen, escaped, locks, stepped, toggled }) {
   const noun = nounOf(about);
   const show = selectBox("show-select", "Show", [["effect", "effect"], ["value", "metric"]], (value) => choose(model, { show: value }));
@@ -21,7 +26,7 @@ function patchingView(model, about, { pointed, chosen, escaped, locks, stepped, 
   const map = cellMap({
     testid: "patching-map", name: `Sweep by ${what}`, down: about.down.word, across: about.across.word, pointed, chosen, escaped,
   });
-  const keys = ["arrow keys move", "Enter locks a cell", "Escape lets go", about.unit && "x selects a head", about.pairs > 1 && "[ and ] change the pair"];
+  const keys = ["arrow keys move", "Enter locks a cell", "Escape lets go", about.unit && `x selects ${UNITS[about.unit].one}`, about.pairs > 1 && "[ and ] change the pair"];
   map.canvas.setAttribute("aria-label", `Sweep by ${what}: ${keys.filter(Boolean).join(", ")}`);
   const readout = element("div", { class: "wb-readout", "data-testid": "readout" });
   const list = element("ol", { class: "wb-strongest", "data-testid": "strongest", "aria-label": "Strongest effects" });
@@ -124,7 +129,7 @@ function strongItem(data, at, pair, locked, pressed) {
 }
 
 function chipsOf(about, selection, toggled) {
-  const word = { head: "heads", kv_head: "kv heads", expert: "experts", d_mlp: "neurons" }[about.unit];
+  const word = UNITS[about.unit]?.many;
   if (!selection.length) return [`Selected ${word}: none. x or Ctrl+click adds one.`];
   const title = ([layer, unit]) => `Take layer ${layer}, ${about.unit} ${unit} out of the selection`;
   const chips = selection.map((unit) =>

@@ -8,8 +8,8 @@ function savePng(canvases, name) {
   sheet.toBlob((blob) => download(`${name}.png`, blob, "image/png"), "image/png");
 }
 
-// Cells as rectangles where there are few, else the pixels in a frame; labels as text.
-function saveSvg(shown, colour, tokens, canvas, name) {
+// Maps side by side: cells as rectangles where there are few, else the pixels; labels and what else is to be said as text.
+function saveSvg(drawings, tokens, notes, name) {
   const of = (tag, attributes, text) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
@@ -17,24 +17,32 @@ function saveSvg(shown, colour, tokens, canvas, name) {
     return made;
   };
   const size = 14;
-  const side = shown.n * size;
-  const svg = of("svg", { xmlns: "http://www.w3.org/2000/svg", width: side + 160, height: side, viewBox: `0 0 ${side + 160} ${side}` });
-  if (shown.n > 128) svg.append(of("image", { href: canvas.toDataURL("image/png"), width: side, height: side }));
-  else
-    for (let q = 0; q < shown.n; q++)
-      for (let k = 0; k < shown.end(q); k++) {
-        const filled = colour(shown.at(q, k));
-        if (filled) svg.append(of("rect", { x: k * size, y: q * size, width: size - 1, height: size - 1, fill: css(filled) }));
-      }
-  if (shown.n <= 128)
-    tokens.forEach((token, q) => svg.append(of("text", { x: (shown.half ? q + 1 : shown.n) * size + 4, y: q * size + 10, "font-size": 10, "font-family": "monospace", fill: "#76797f" }, token)));
+  const side = tokens.length * size;
+  const step = side + 160; // labels stand to the right of each
+  const [width, height] = [step * drawings.length, side + 24 + 16 * notes.length];
+  const words = (x, y, text) => of("text", { x, y, "font-size": 10, "font-family": "monospace", fill: "#76797f" }, text);
+  const svg = of("svg", { xmlns: "http://www.w3.org/2000/svg", width, height, viewBox: `0 0 ${width} ${height}` });
+  drawings.forEach(({ cells, colour, words: caption, canvas }, i) => {
+    const group = of("g", { transform: `translate(${step * i} 20)` });
+    group.append(words(0, -8, caption));
+    if (cells.n > 128) group.append(of("image", { href: canvas.toDataURL("image/png"), width: side, height: side }));
+    else {
+      for (let q = 0; q < cells.n; q++)
+        for (let k = 0; k < cells.end(q); k++) {
+          const filled = colour(cells.at(q, k));
+          if (filled) group.append(of("rect", { x: k * size, y: q * size, width: size - 1, height: size - 1, fill: css(filled) }));
+        }
+      tokens.forEach((token, q) => group.append(words((cells.half ? q + 1 : cells.n) * size + 4, q * size + 10, token)));
+    }
+    svg.append(group);
+  });
+  notes.forEach((note, i) => svg.append(words(0, side + 34 + 16 * i, note)));
   download(`${name}.svg`, new XMLSerializer().serializeToString(svg), "image/svg+xml");
 }
 
-// A row for each key of each query that is looked at; of all queries where none is locked.
-function saveCsv(runs, tokens, positions, queries, quantity, names, name) {
+// A row for each of these [query, key], a column for each run.
+function saveCsv(runs, cells, tokens, positions, quantity, names, name) {
   const head = ["query", "query_token", "key", "key_token", ...(runs.length > 1 ? names.map((run) => `${quantity} ${run}`) : [quantity])];
-  const rows = queries.flatMap((q) =>
-    Array.from({ length: runs[0].end(q) }, (_, k) => [positions[q], tokens[q], positions[k], tokens[k], ...runs.map((shown) => shown.at(q, k))]));
+  const rows = cells.map(([q, k]) => [positions[q], tokens[q], positions[k], tokens[k], ...runs.map((shown) => shown.at(q, k))]);
   download(`${name}.csv`, csvText([head, ...rows]), "text/csv");
 }

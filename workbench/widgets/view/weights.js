@@ -51,7 +51,7 @@ function decodeThumbs(model) {
 }
 
 // What is shown of a pattern: columns hidden, rows perhaps divided by what remains, columns weighed, at one query only.
-// `exact` is {q: Float32Array} or null: locked rows (or, for `exact.across`, columns), whole.
+// `exact(q, k)` is the weight of a locked row (or column) as it is, undefined for others.
 function weigh(pattern, { hidden, renormalise, factors, only, exact }) {
   const { n, half } = pattern;
   const end = (q) => (half ? q + 1 : n);
