@@ -1,6 +1,7 @@
 """`workbench attention`."""
 
 import json
+import sys
 
 import pytest
 
@@ -45,8 +46,8 @@ def test_a_single_token(run):
 
 
 def test_what_a_page_has_no_room_for_is_said(run, monkeypatch):
-    monkeypatch.setattr("workbench.widgets.subjects.MAX_TOKENS", 6)
-    monkeypatch.setattr("workbench.cli.attention.MAX_TOKENS", 6)
+    for module in ("workbench.widgets.subjects", "workbench.cli.attention"):
+        monkeypatch.setattr(sys.modules[module], "MAX_TOKENS", 6)
     code, out, err = run("attention", "smollm2-135m", PROMPT)
     assert (code, err) == (0, "")
     assert "Positions 0 to 5 of 14 are shown; positions= chooses others." in out

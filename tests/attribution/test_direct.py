@@ -16,7 +16,9 @@ from words import WORDS, word_tokenizer
 import workbench as wb
 from workbench.model.block import PostNorm
 from workbench.model.embedding import UnembeddingSpec
-from workbench.model.moe import MixtureOfExperts
+from workbench.model.mlp import GatedMLPSpec
+from workbench.model.moe import MixtureOfExperts, MixtureOfExpertsSpec
+from workbench.model.router import RouterSpec
 
 errors = wb.errors
 BY = ("component", "head", "neuron")

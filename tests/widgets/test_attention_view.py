@@ -522,7 +522,7 @@ def test_texts_that_differ_in_the_second_run_alone(view, model):  # noqa: F811
 
 
 def test_a_slider_tied_to_the_query_is_followed_before_python_is(shown, ioi):
-    view, weights = shown
+    view, _ = shown
     view.page.evaluate("shown[0].receive({query: 6})")
     assert looked_at(view.root).startswith(f"{visible(ioi[6])} at 6 attends to")
     assert "locked" in looked_at(view.root)
@@ -604,11 +604,8 @@ def test_files_of_what_is_looked_at(view, model):  # noqa: F811
     clean, corrupted = some_tokens(1, seed=1), some_tokens(1, seed=2)
     widget = AttentionDashboard(model, clean, against=corrupted, layer=1, query=2, hidden=[1], names=("one", "other"))
     view = view(widget)
-    for direction, quantity in (
-        ("attends_to", "attention"),
-        ("attended_by", "attention"),
-        ("attends_to", "contribution"),
-    ):
+    both = ("attends_to", "attended_by")
+    for direction, quantity in (*((way, "attention") for way in both), ("attends_to", "contribution")):
         widget.direction, widget.quantity = direction, quantity
         view.answer()
         rows = list(csv.reader(io.StringIO(saved(view, "csv").path().read_text(encoding="utf-8"))))

@@ -333,10 +333,9 @@ def test_heads_open_themselves(model, site, over, cell, wanted):
 
 def test_groups_may_differ_from_layer_to_layer():
     layer = plain_spec().layers[0]
-    narrow = replace(layer, attn=replace(layer.attn, n_heads=4, n_kv_heads=1))
-    model = powered(plain_spec(layers=(narrow, layer)))
+    model = powered(plain_spec(layers=(layer, replace(layer, attn=replace(layer.attn, n_heads=8)))))
     widget = PatchingDashboard(patched(model, "k", over=("layer", "kv_head")), model, cell=[1, 1])
-    assert (widget.attention.layer, widget.attention.head) == (1, 2)
+    assert (widget.attention.layer, widget.attention.head) == (1, 4)
 
 
 def test_of_a_long_text_a_part_is_opened(model, monkeypatch):
