@@ -7,7 +7,7 @@ same three comparisons.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from jaxtyping import Bool, Float, Int
@@ -28,12 +28,14 @@ class Visibility:
     """The mask of one attention, made when somebody needs it.
 
     plain: queries and keys are the same unpadded text, so that a kernel may use its own causal mask.
+    n_open: keys at the start that every query sees, where somebody counted them: no time is spent on hiding those.
     """
 
     query_pos: Int[Tensor, "batch query"]
     key_pos: Int[Tensor, "batch key"]
     window: int | None = None
     plain: bool = False
+    n_open: int = 0
 
     @cached_property
     def mask(self) -> Bool[Tensor, "batch query key"]:
@@ -52,7 +54,14 @@ class Visibility:
 
     def hide_(self, scores: Float[Tensor, "batch head query key"]) -> Float[Tensor, "batch head query key"]:
         """Set scores to -inf where the query must not look; in place, since the largest tensors here are these."""
-        return scores.masked_fill_(self.hidden, float("-inf"))
+        rest = scores[..., self.n_open :] if self.n_open else scores
+        rest.masked_fill_(self.hidden[..., self.n_open :], float("-inf"))
+        return scores
+
+    def counted(self) -> Visibility:
+        """The same, with its open keys counted: of a few rows of a long text most are."""
+        by_all = self.mask.flatten(0, 1).all(0)
+        return replace(self, n_open=int(by_all.long().cumprod(0).sum()))
 
     @cached_property
     def blind(self) -> Bool[Tensor, "batch 1 query"]:

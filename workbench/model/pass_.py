@@ -89,7 +89,7 @@ class Attended:
         one, seen = slice(example, example + 1), self._visible
         visible = replace(seen, query_pos=seen.query_pos[one, queries], key_pos=seen.key_pos[one, keys])
         kept = {name: tensor[one, keys] for name, tensor in self._kept.items()}
-        return self._mixer.weights(self._q[one, queries], kept, visible)[0]
+        return self._mixer.weights(self._q[one, queries], kept, visible.counted())[0]
 
     def then(self, steps: Sequence[Attended]) -> Attended:
         """One attention of these queries and those of steps that followed, over the last step's keys, which hold all

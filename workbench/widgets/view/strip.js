@@ -23,16 +23,19 @@ function tokenStrip({ pointed, locked, hide }) {
   function show({ colour, looking, source, hidden, chosenNow }) {
     chosen = chosenNow;
     const [lookedAt, locked] = [new Set(looking), new Set(chosen)];
+    // Of a thousand tokens few change from one moment to the next, and each that is touched costs style and paint.
     options.forEach((option, i) => {
-      const filled = colour(i);
-      const marks = [!filled && "wb-nothing", lookedAt.has(i) && "wb-query", i === source && "wb-source", hidden.has(i) && "wb-struck"];
-      const look = `${filled}|${marks}|${locked.has(i)}`;
-      if (looks[i] === look) return; // of a thousand tokens few change from one moment to the next
-      looks[i] = look;
-      option.style.backgroundColor = filled ? css(filled) : "";
-      option.style.color = filled ? onTop(filled) : "";
-      option.className = ["wb-token", ...marks].filter(Boolean).join(" ");
-      option.setAttribute("aria-selected", locked.has(i));
+      const [filled, before] = [colour(i), looks[i]];
+      const now = { fill: filled ? css(filled) : "", ink: filled ? onTop(filled) : "", selected: `${locked.has(i)}`, marks: "wb-token" };
+      if (!filled) now.marks += " wb-nothing";
+      if (lookedAt.has(i)) now.marks += " wb-query";
+      if (i === source) now.marks += " wb-source";
+      if (hidden.has(i)) now.marks += " wb-struck";
+      if (before?.fill !== now.fill) option.style.backgroundColor = now.fill;
+      if (before?.ink !== now.ink) option.style.color = now.ink;
+      if (before?.marks !== now.marks) option.className = now.marks;
+      if (before?.selected !== now.selected) option.setAttribute("aria-selected", now.selected);
+      looks[i] = now;
     });
     if (options[cursor]) root.setAttribute("aria-activedescendant", options[cursor].id);
   }
