@@ -13,7 +13,7 @@ demo: $(VENV)/demo.ready
 
 test: $(VENV)/test.ready check
 	$(BIN)/workbench fetch smollm2-135m
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 check: $(VENV)/test.ready
 	$(BIN)/ruff check .
