@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _TENSORS = ("values", "clean", "corrupted", "unchanged")
-_TEXTS = ("clean_tokens", "corrupted_tokens")  # may be missing
+_TEXTS = ("clean_tokens", "corrupted_tokens", "label_positions")  # may be missing
 _AT_A_TIME = 512  # cells, or patterns of signs, that are resampled at a time
 _LEAST = 1e-6  # of base and other; float32 rounds at 6e-8
 
@@ -49,6 +49,8 @@ class SweepResult:
     work:      what was computed, beside what a whole run for each cell would be.
     clean_tokens, corrupted_tokens: [example, column] the ids of the texts, -1 where a column is padding; None where
                they are not known (an ablation has no corrupted text, and files of earlier versions have neither).
+    label_positions: [example, label] where each label of the axis "label" stands in each text, counted over its tokens;
+               None without that axis, or in files of earlier versions.
     """
 
     values: Float[Tensor, " example *axes"]
@@ -63,6 +65,7 @@ class SweepResult:
     work: Work
     clean_tokens: Int[Tensor, "example column"] | None = None
     corrupted_tokens: Int[Tensor, "example column"] | None = None
+    label_positions: Int[Tensor, "example label"] | None = None
 
     @property
     def mean(self) -> Float[Tensor, " *axes"]:

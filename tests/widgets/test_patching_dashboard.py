@@ -316,6 +316,20 @@ def test_a_locked_cell_opens_where_it_stands(model):
     assert len(widget.attention._tokens) == 5
 
 
+def test_a_label_opens_where_it_stands_in_each_text(model, tmp_path):
+    r = patched(model, positions={"first": [0, 1], "last": -1})
+    r.save(tmp_path / "r.safetensors")
+    for result in (r, wb.SweepResult.load(tmp_path / "r.safetensors")):
+        assert result.label_positions.tolist() == [[0, 2], [1, 4]]
+        widget = PatchingDashboard(result, model, cell=[2, "last"])
+        assert (widget.attention.layer, widget.attention.query) == (2, 2)
+        widget.pair = 1
+        assert widget.attention.query == 4
+        widget.cell = [1, "first"]
+        assert (widget.attention.layer, widget.attention.query) == (1, 1)
+    assert patched(model).label_positions is None
+
+
 @pytest.mark.parametrize(
     ("site", "over", "cell", "wanted"),
     [
@@ -360,6 +374,8 @@ def test_without_a_model_or_texts_nothing_opens(model):
     old = replace(patched(model), clean_tokens=None, corrupted_tokens=None)
     widget = PatchingDashboard(old, model, cell=[2, 3])
     assert widget.attention is None
+    assert "does not hold its texts" in widget._failed
+    assert PatchingDashboard(old, cell=[2, 3])._failed == ""
     assert widget._texts == [{}, {}]
 
 

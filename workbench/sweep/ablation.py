@@ -79,7 +79,7 @@ def ablate(
     base = way.base(text, grid.sites)
     done = swept(way, base, grid, change, progress)
     done = done._replace(computed=done.computed + n_tokens * model.spec.n_layers)
-    return result_of(model, text, None, grid, done, base.measured, torch.empty(0), "ablate")
+    return result_of(model, text, None, grid, labels, done, base.measured, torch.empty(0), "ablate")
 
 
 @dataclass(frozen=True, repr=False)

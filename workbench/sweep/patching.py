@@ -76,7 +76,7 @@ def activation_patching(
     done = done._replace(computed=done.computed + text.tokens.numel() * model.spec.n_layers)
     of_clean, of_corrupted = (other, base) if direction == "denoise" else (base, other)
     scores = of_clean.measured, of_corrupted.measured
-    return result_of(model, on_clean, on_corrupted, grid, done, *scores, direction)
+    return result_of(model, on_clean, on_corrupted, grid, labels, done, *scores, direction)
 
 
 def _warn(identical: Bool[Tensor, " example"], level: Bool[Tensor, " example"]) -> None:

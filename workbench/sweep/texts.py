@@ -9,6 +9,7 @@ from torch import Tensor
 from ..errors import InputError, KindError
 from ..hooked import HookedTransformer
 from ..inputs import Text, TextLike, read_text
+from ..metrics import Labels
 from ..sweep_result import SweepResult, Work
 from .grid import Grid
 from .ways import Swept
@@ -52,6 +53,7 @@ def result_of(
     text: Text,
     against: Text | None,
     grid: Grid,
+    labels: Labels,
     done: Swept,
     clean: Tensor,
     corrupted: Tensor,
@@ -71,4 +73,5 @@ def result_of(
         work=Work(done.computed, grid.n_cells * text.tokens.numel() * model.spec.n_layers),
         clean_tokens=ids_of(text),
         corrupted_tokens=None if against is None else ids_of(against),
+        label_positions=torch.stack(list(labels.values()), 1) if labels else None,
     )

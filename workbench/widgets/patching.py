@@ -189,7 +189,10 @@ class PatchingDashboard(Dashboard):
         """The locked cell in an attention view, which is made when the first is locked."""
         texts, pair = self._texts_of, max(self.pair, 0)
         self._failed = ""
-        if "clean" not in texts.runs or not self.cell:
+        if texts.model is None or not self.cell:
+            return
+        if "clean" not in texts.runs:
+            self._failed = "this sweep does not hold its texts (files of earlier versions do not)"
             return
         try:
             place = texts.place(pair, self.cell)

@@ -72,6 +72,8 @@ class Texts:
         if column is not None:
             real = self.runs["clean"][pair] >= 0
             found["query"] = int(real[:column].sum()) if real[column] else -1
+        if "label" in at and self.result.label_positions is not None:
+            found["query"] = int(self.result.label_positions[pair, at["label"]])
         return found
 
     def shows(self, attention: AttentionDashboard | None, place: dict[str, int]) -> bool:
