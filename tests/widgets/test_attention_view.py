@@ -487,7 +487,7 @@ def test_another_text_of_the_batch_while_it_is_weighed_and_locked(view, model): 
     tokens = torch.randint(model.spec.vocab_size, (2, 270))
     view = view(AttentionDashboard(model, tokens, quantity="value_weighted", query=262))
     view.get("example-select").select_option("1")
-    assert view.root.locator(".wb-attention").get_attribute("aria-busy") == "false"
+    assert view.root.locator(".wb-attention").get_attribute("aria-busy") == "true"
     view.pump()
     assert view.root.locator(".wb-attention").get_attribute("aria-busy") == "false"
     other = AttentionDashboard(model, tokens, example=1)

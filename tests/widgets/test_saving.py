@@ -125,12 +125,12 @@ def test_the_table_is_of_what_is_looked_at(model):  # noqa: F811
     clean, corrupted = some_tokens(1, seed=1), some_tokens(1, seed=2)
     widget = AttentionDashboard(model, clean, against=corrupted, layer=1, head=2, query=2, names=("one", "other"))
     table = widget.to_dataframe()
-    for name, tokens in (("attention one", clean), ("attention other", corrupted)):
+    for name, tokens in (("attention", clean), ("attention other", corrupted)):
         np.testing.assert_allclose(table[name], model(tokens)[1][1][0, 2, 2, :3].numpy(), atol=1e-6)
     widget.direction = "attended_by"
     table = widget.to_dataframe()
     assert (table["query"].tolist(), set(table["key"])) == ([2, 3, 4, 5, 6], {2})
-    np.testing.assert_allclose(table["attention one"], model(clean)[1][1][0, 2, 2:, 2].numpy(), atol=1e-6)
+    np.testing.assert_allclose(table["attention"], model(clean)[1][1][0, 2, 2:, 2].numpy(), atol=1e-6)
     widget.direction, widget.quantity = "attends_to", "contribution"  # made at one query, whichever is locked
     assert widget.to_dataframe()["query"].tolist() == [6] * 7
 

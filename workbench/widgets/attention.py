@@ -283,7 +283,7 @@ class AttentionDashboard(AttentionChoices):
             "key": [opened.positions[k] for _, k in at],
             "key_token": [opened.first.tokens[k] for _, k in at],
         }
-        named = [f"{self.quantity} {name}" for name in self._names] if opened.second else [self.quantity]
+        named = [self.quantity, *([f"{self.quantity} {self._names[1]}"] if opened.second else [])]
         columns |= {name: [float(run[q, k]) for q, k in at] for name, run in zip(named, runs, strict=True)}
         return pd.DataFrame(columns)
 

@@ -147,7 +147,7 @@ class Opened:
         parts = [{**coding.to_json(), "bytes": len(data)} for coding, data in coded]
         return {
             "_pattern": b"".join(data for _, data in coded),
-            "_shown": {"layer": layer, "head": head, "parts": parts},
+            "_shown": {"example": self.first.example, "layer": layer, "head": head, "parts": parts},
         }
 
     def check(self, layer: int, head: int) -> None:

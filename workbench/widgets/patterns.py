@@ -25,12 +25,13 @@ class Patterns(ABC):
     """Patterns of one text.
 
     tokens:    the texts of those positions that are shown.
-    positions: [pos] where they stand in the text.
+    positions: [pos] where they stand in the text;  example: which text of the batch it is.
     n_heads, n_kv_heads: of each layer; as many kv heads as heads where nothing says that heads share them.
     """
 
     tokens: list[str]
     positions: list[int]
+    example: int
     n_heads: tuple[int, ...]
     n_kv_heads: tuple[int, ...]
 

@@ -92,7 +92,7 @@ function render({ model, el }) {
 
   // What the kernel has sent of the present choice: all of it, or we wait.
   const columnsThere = () => get("quantity") === "attention" || (matches(get("_columns_of")) && get("_columns_of").quantity === get("quantity"));
-  const there = () => matches(get("_shown")) && columnsThere();
+  const there = () => matches(get("_shown")) && get("_shown").example === get("example") && columnsThere();
 
   function weighAll() {
     const quantity = columnsThere() ? get("quantity") : "attention";

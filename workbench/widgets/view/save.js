@@ -42,7 +42,7 @@ function saveSvg(drawings, tokens, notes, name) {
 
 // A row for each of these [query, key], a column for each run.
 function saveCsv(runs, cells, tokens, positions, quantity, names, name) {
-  const head = ["query", "query_token", "key", "key_token", ...(runs.length > 1 ? names.map((run) => `${quantity} ${run}`) : [quantity])];
+  const head = ["query", "query_token", "key", "key_token", quantity, ...(runs.length > 1 ? [`${quantity} ${names[1]}`] : [])];
   const rows = cells.map(([q, k]) => [positions[q], tokens[q], positions[k], tokens[k], ...runs.map((shown) => shown.at(q, k))]);
   download(`${name}.csv`, csvText([head, ...rows]), "text/csv");
 }
