@@ -1,6 +1,7 @@
 """A dashboard as a file: what is taken along, what is refused, and what is left where it cannot be."""
 
 import json
+import logging
 import re
 import sys
 
@@ -14,6 +15,7 @@ from test_attention_dashboard import Lazy, model, words  # noqa: F401  (model is
 import workbench as wb
 from workbench.errors import InputError, PictureError, TooLargeError
 from workbench.widgets import AttentionDashboard
+from workbench.widgets.pictures import picture
 
 
 @pytest.fixture
@@ -102,6 +104,21 @@ def test_without_what_draws_pictures(widget, tmp_path, monkeypatch, missing):
     assert list(tmp_path.iterdir()) == []
     kept = widget.static()._repr_mimebundle_()
     assert set(kept) == {"text/plain", "text/html"}
+
+
+def test_what_kaleido_logs_on_the_way_is_not_shown(caplog):
+    """Its channel to the browser logs a good-bye that comes late as an error, which a notebook would print."""
+    logger = logging.getLogger("choreographer.channels.pipe")
+
+    class Figure:
+        def to_image(self, **_):
+            logger.error("JSONError decoding message. Ignoring")
+            return b"drawn"
+
+    assert picture(Figure(), "png") == b"drawn"
+    assert caplog.records == []
+    logger.error("heard")
+    assert [record.message for record in caplog.records] == ["heard"]
 
 
 def test_the_table_is_what_is_shown(model):  # noqa: F811

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 
 import plotly.graph_objects as go
@@ -18,6 +21,19 @@ def picture(figure: go.Figure, kind: str) -> bytes:
     """`figure` as "png" (at two pixels for each of the screen's) or "svg". PictureError says what to install."""
     try:
         import_module("kaleido")  # plotly would say what it misses in words of its own
-        return figure.to_image(format=kind, scale=2 if kind == "png" else 1)
+        with _quiet("choreographer"):  # kaleido's; it logs a browser's good-bye as an error where it comes late
+            return figure.to_image(format=kind, scale=2 if kind == "png" else 1)
     except Exception as error:  # plotly and kaleido raise many kinds where one of the three is missing
         raise PictureError(f"{HOW} ({type(error).__name__}: {' '.join(str(error).split())[:200]})") from error
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """What goes wrong is raised, and what is only logged is nobody's concern."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
