@@ -231,6 +231,12 @@ def test_a_contribution_that_is_made_elsewhere_is_not_chosen(model):
     widget.layer = 1
     assert widget._failed == {}
     with pytest.raises(InputError, match="the metric reads position 6"):
+        widget.set_state({"quantity": "contribution"})  # as a view does, which then says why
+    assert "the metric reads position 6" in widget._failed["why"]
+    assert widget.view().state["traits"]["quantity"] == "attention"  # a file has no kernel to be refused by
+    widget.set_state({"quantity": "attention"})
+    assert widget._failed == {}
+    with pytest.raises(InputError, match="the metric reads position 6"):
         AttentionDashboard(model, some_tokens(1), positions=[0, 1, 2], quantity="contribution")
     mask = torch.ones(2, 7, dtype=torch.long)
     mask[0, 3:] = 0  # read at 2 in the first text, at 6 in the second

@@ -179,7 +179,10 @@ class Opened:
         return {"_columns": data, "_columns_of": of}
 
     def _factors(self, source: Sources, layer: int, quantity: str) -> Float[Tensor, "head key"]:
-        return source.contributions(layer) if quantity == "contribution" else source.norms(layer)
+        if quantity == "contribution":
+            source.check()  # a view's choice comes here even where it was refused
+            return source.contributions(layer)
+        return source.norms(layer)
 
     def check_quantity(self, quantity: str) -> None:
         """InputError where it cannot be had of what is shown."""

@@ -33,7 +33,8 @@ def attention_state(
     left_out = 0 if named else len(opened.heads) - len(taken)
     more = f"Of {len(opened.heads)} heads {len(taken)} are in this file in full; layers= and heads= choose others."
     selection = [list(pair) for pair in traits["selection"] if pair in taken or not named]
-    chosen = {**traits, "layer": place[0], "head": place[1], "selection": selection}
+    quantity = traits["quantity"] if traits["quantity"] in weighed else "attention"
+    chosen = {**traits, "layer": place[0], "head": place[1], "selection": selection, "quantity": quantity}
     first = _plain(opened.first_message(taken if named else None))
     note = " ".join(filter(None, [opened.note, more if left_out else ""]))
     return {"traits": {**first, **chosen, "_note": note, "_quantities": ["attention", *weighed]}, "sent": sent}
